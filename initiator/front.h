@@ -1,12 +1,13 @@
 /* How VFs reach their disks: what the shared-memory queue, vhost-user-blk and ublk have in common.
  *
- * A vq is one queue of a VF; it lives on one reactor. The reactor calls fetch() when the queue may
- * hold commands; fetch() copies each command out of shared memory once, judges its form, maps its
- * addresses, fills an io and hands it to io_start(). When the io has ended io.c calls complete(),
- * in batches, and flush() at the end of the turn (one wake-up for all).
+ * A vq is one queue of a VF; it lives on one reactor, in the list r->vqs. Happy path: in each turn
+ * front_poll() calls fetch(), which copies each new command out of shared memory once, judges its
+ * form, maps its addresses, fills an io and hands it to io_start(). When the io has ended io.c
+ * calls complete(), in batches, and flush() at the end of the turn (one wake-up for all). Before
+ * the reactor sleeps front_idle() has every queue armed: whoever queues a command then wakes it.
  *
- * A bad command ends with a status; a queue whose own structure is broken (indices beyond its size)
- * is ended by the front, alone.
+ * What can fail: a command, which ends with a status; a queue whose own structure is broken
+ * (indices beyond its size), which is ended by its front, alone.
  */
 #ifndef SLUICE_FRONT_H
 #define SLUICE_FRONT_H
@@ -20,6 +21,12 @@ struct volume;
 
 struct vq;
 struct vq_ops {
+	/* Takes commands, at most *free, which is the reactor's free contexts and goes down by what
+	 * was taken. False: there were more commands than contexts. */
+	bool (*fetch)(struct vq *q, unsigned *free);
+	/* The VF is asked to wake us. False: nothing to ask, it was asked already. */
+	bool (*arm)(struct vq *q);
+	bool (*has_work)(const struct vq *q, unsigned free); /* fetch() would take something */
 	void (*complete)(struct vq *q,
 	                 struct io *io); /* io->token says which command; status is io->status */
 	void (*flush)(struct vq *q);     /* everything of this turn is completed: tell the VF */
@@ -48,9 +55,24 @@ struct vf {               /* one client or VM; lock of the initiator */
 	struct volume *disks[VF_DISKS_MAX]; /* [nsid - 1]; counted */
 	struct mem_table *mem;              /* current; counted */
 	uint32_t uid, pid;                  /* peer credentials */
+	void *front;                        /* its front's own */
 	/* Set by the front, called on reactor 0 without the lock: its "vms" entry was taken away,
 	 * disconnect it. */
 	void (*kick)(struct vf *vf, const char *why);
+	/* The same, where a disk got another capacity or state: tell it. */
+	void (*changed)(struct vf *vf, unsigned disk);
 };
+
+/* On every reactor. */
+void front_poll(struct reactor *r); /* fetches what is in its queues; once in each turn */
+/* For ring_set_idle_hook(): arg is the reactor. While it spins: is there work? Before it sleeps:
+ * arms the queues first. */
+bool front_idle(void *arg, bool sleep);
+/* Of n commands those that a queue may take: as many contexts as it has in flight stay free for
+ * others, so that VFs whose targets do not answer never hold all of them. */
+unsigned front_share(const struct vq *q, unsigned n, unsigned free);
+
+/* On reactor 0, without the lock: every VF that has vol as a disk is told. */
+void front_volume_changed(struct initiator *in, const struct volume *vol);
 
 #endif

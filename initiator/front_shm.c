@@ -1,9 +1,7 @@
-/* The shared-memory front: listening, accepting, and what each reactor does for its queues. See
- * front_shm.h.
+/* The shared-memory front: listening and accepting. See front_shm.h.
  *
  * Happy path: a connection is accepted and its credentials make it a client, which
- * front_shm_client.c serves; its queues are looked at by front_shm_poll() in each turn of their
- * reactors.
+ * front_shm_client.c serves.
  *
  * What can fail: listening (a sentence); accept(): tried again a moment later; a connection too
  * many: it is closed at once.
@@ -13,8 +11,6 @@
 #include "common/ctl_path.h"
 #include "common/log.h"
 #include "initiator/front_shm_client.h"
-#include "initiator/front_shm_queue.h"
-#include "initiator/io.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -166,78 +162,4 @@ front_shm_free(struct front_shm *f)
 		return;
 	free(f->path);
 	free(f);
-}
-
-void
-front_shm_volume_changed(struct front_shm *f, const struct volume *vol)
-{
-	struct shm_client *c, *tmp;
-
-	list_for_each_safe (&f->clients, c, tmp, node) {
-		if (!c->vf || c->closing)
-			continue;
-		for (unsigned i = 0; i < VF_DISKS_MAX; i++)
-			if (__atomic_load_n(&c->vf->disks[i], __ATOMIC_RELAXED) == vol)
-				c->changed |= UINT64_C(1) << i;
-		shm_client_go_on(c);
-	}
-}
-
-/* on every reactor */
-
-static unsigned
-free_contexts(const struct reactor *r)
-{
-	unsigned free = IO_CONTEXTS;
-	const struct vq *q;
-
-	list_for_each(&r->vqs, q, node)
-		free -= MIN(free, q->inflight);
-	return free;
-}
-
-void
-front_shm_poll(struct reactor *r)
-{
-	unsigned free = free_contexts(r);
-	bool enough = true;
-	struct vq *q;
-
-	list_for_each(&r->vqs, q, node)
-		if (shm_is_ours(q))
-			enough &= shm_queue_fetch(container_of(q, struct shm_queue, vq), &free);
-	if (!enough) /* another one is the first next time */
-		list_push_back(&r->vqs, list_pop_front(&r->vqs));
-}
-
-static bool
-any_work(const struct reactor *r)
-{
-	unsigned free = free_contexts(r);
-	const struct shm_queue *q;
-
-	list_for_each(&r->vqs, q, vq.node)
-		if (shm_is_ours(&q->vq) && shm_queue_has_work(q, free))
-			return true;
-	return false;
-}
-
-bool
-front_shm_before_sleep(struct reactor *r)
-{
-	struct vq *q;
-	bool armed = false;
-
-	list_for_each (&r->vqs, q, node)
-		if (shm_is_ours(q))
-			armed |= shm_queue_arm(container_of(q, struct shm_queue, vq));
-	if (armed) /* the client moves sq_tail, then looks at the flag: one of us sees the other */
-		atomic_thread_fence(memory_order_seq_cst);
-	return any_work(r);
-}
-
-bool
-front_shm_idle(void *arg, bool sleep)
-{
-	return sleep ? front_shm_before_sleep(arg) : any_work(arg);
 }

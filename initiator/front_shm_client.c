@@ -239,16 +239,21 @@ mem_del(struct shm_client *c, struct err *err)
 static void
 vf_kicked(struct vf *vf, const char *why)
 {
-	struct front_shm *f = vf->in->shm;
-	struct shm_client *c;
+	struct shm_client *c = vf->front;
 
-	list_for_each (&f->clients, c, node) {
-		if (c->vf != vf)
-			continue;
-		log_info("client %u (%s): %s; disconnected", vf->id, vf->name, why);
-		shm_client_drop(c);
+	log_info("client %u (%s): %s; disconnected", vf->id, vf->name, why);
+	shm_client_drop(c);
+}
+
+static void
+disk_changed(struct vf *vf, unsigned disk)
+{
+	struct shm_client *c = vf->front;
+
+	if (c->closing)
 		return;
-	}
+	c->changed |= UINT64_C(1) << disk;
+	shm_client_go_on(c);
 }
 
 static int
@@ -276,7 +281,9 @@ hello(struct shm_client *c, struct err *err)
 	pthread_mutex_lock(&f->in->lock);
 	c->vf->mem = mem;
 	pthread_mutex_unlock(&f->in->lock);
+	c->vf->front = c;
 	c->vf->kick = vf_kicked;
+	c->vf->changed = disk_changed;
 	log_info("client %u (%s): uid %u, pid %d", c->vf->id, c->vf->name, c->cred.uid,
 		 c->cred.pid);
 	return 0;

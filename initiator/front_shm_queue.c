@@ -1,6 +1,6 @@
 /* A shared-memory queue: from command to io, from io to completion. See front_shm_queue.h.
  *
- * Happy path: 1. shm_queue_fetch() reads sq_tail, and takes as many commands as there are places
+ * Happy path: 1. queue_fetch() reads sq_tail, and takes as many commands as there are places
  * for completions;
  * 2. each is copied once, judged, its addresses mapped, and started; 3. complete() writes a
  * completion behind cq_tail; 4. flush() shows all of a turn at once and wakes the client if it
@@ -98,14 +98,6 @@ static void
 queue_flush(struct vq *vq)
 {
 	show(container_of(vq, struct shm_queue, vq));
-}
-
-static const struct vq_ops shm_ops = {queue_complete, queue_flush};
-
-bool
-shm_is_ours(const struct vq *q)
-{
-	return q->ops == &shm_ops;
 }
 
 /* judging a command */
@@ -303,28 +295,20 @@ takeable(const struct shm_queue *q, const char **ret_why)
 	return used >= q->ring.entries ? 0 : MIN(n, q->ring.entries - used);
 }
 
-/* Of n commands those for which the queue may have contexts: as many as it has in flight stay free
- * for others, so that clients whose targets do not answer never hold all of them. */
-static uint32_t
-share(const struct shm_queue *q, uint32_t n, unsigned free)
+static bool
+queue_has_work(const struct vq *vq, unsigned free)
 {
-	if (free <= q->vq.inflight)
-		return 0;
-	return MIN(n, (free - q->vq.inflight + 1) / 2);
-}
-
-bool
-shm_queue_has_work(const struct shm_queue *q, unsigned free)
-{
+	const struct shm_queue *q = container_of(vq, const struct shm_queue, vq);
 	const char *why = NULL;
 	uint32_t n = takeable(q, &why);
 
-	return n > 0 && (why || share(q, n, free) > 0);
+	return n > 0 && (why || front_share(vq, n, free) > 0);
 }
 
-bool
-shm_queue_fetch(struct shm_queue *q, unsigned *free)
+static bool
+queue_fetch(struct vq *vq, unsigned *free)
 {
+	struct shm_queue *q = container_of(vq, struct shm_queue, vq);
 	const char *why = NULL;
 	uint32_t n = takeable(q, &why), first = q->sq_head, got;
 
@@ -339,7 +323,7 @@ shm_queue_fetch(struct shm_queue *q, unsigned *free)
 		store_relaxed(&q->ring.shared->sq_need_wakeup, 0);
 	}
 	n = MIN(n, (uint32_t)SHM_BATCH);
-	got = share(q, n, *free);
+	got = front_share(vq, n, *free);
 	while (q->sq_head - first < got && take_command(q))
 		;
 	got = q->sq_head - first;
@@ -350,9 +334,11 @@ shm_queue_fetch(struct shm_queue *q, unsigned *free)
 	return got == n;
 }
 
-bool
-shm_queue_arm(struct shm_queue *q)
+static bool
+queue_arm(struct vq *vq)
 {
+	struct shm_queue *q = container_of(vq, struct shm_queue, vq);
+
 	if (q->armed || q->broken || q->vq.ending)
 		return false;
 	q->armed = true;
@@ -482,6 +468,14 @@ queue_ended(struct vq *vq)
 {
 	try_leave(container_of(vq, struct shm_queue, vq));
 }
+
+static const struct vq_ops shm_ops = {
+	.fetch = queue_fetch,
+	.arm = queue_arm,
+	.has_work = queue_has_work,
+	.complete = queue_complete,
+	.flush = queue_flush,
+};
 
 static void
 end_there(struct op *op, int res, uint32_t flags)

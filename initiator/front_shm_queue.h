@@ -46,11 +46,4 @@ void shm_queue_take_mem(struct shm_queue *q, struct reactor *from, struct mem_ta
 /* Comes back when nothing of it is in flight: it may be freed then. */
 void shm_queue_end(struct shm_queue *q, struct reactor *from);
 
-/* On the queue's reactor. */
-/* free: contexts of the reactor that are not in use. False: there were too few of them. */
-bool shm_queue_fetch(struct shm_queue *q, unsigned *free);
-bool shm_queue_arm(struct shm_queue *q); /* false: nothing to arm */
-bool shm_queue_has_work(const struct shm_queue *q, unsigned free);
-bool shm_is_ours(const struct vq *q);
-
 #endif

@@ -11,6 +11,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/config_apply.c \
 	%D%/config_read.c \
 	%D%/discover.c \
+	%D%/front.c \
 	%D%/front.h \
 	%D%/front_shm.c \
 	%D%/front_shm.h \

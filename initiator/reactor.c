@@ -11,7 +11,7 @@
 #include "initiator/reactor.h"
 
 #include "common/log.h"
-#include "initiator/front_shm.h"
+#include "initiator/front.h"
 #include "initiator/initiator.h"
 #include "initiator/io.h"
 
@@ -41,7 +41,7 @@ turn_hook(void *arg)
 {
 	struct reactor *r = arg;
 
-	front_shm_poll(r);
+	front_poll(r);
 	io_turn(r);
 	chan_flush_all(&r->dirty);
 }
@@ -124,7 +124,7 @@ reactor_init(struct reactor *r, struct err *err)
 		return res;
 	}
 	ring_set_turn_hook(r->ring, turn_hook, r);
-	ring_set_idle_hook(r->ring, front_shm_idle, r);
+	ring_set_idle_hook(r->ring, front_idle, r);
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 
 #include "common/log.h"
 #include "common/units.h"
-#include "initiator/front_shm.h"
+#include "initiator/front.h"
 #include "initiator/initiator.h"
 
 #include <errno.h>
@@ -267,8 +267,7 @@ volume_look(struct volume *v)
 	initiator_unlock(in);
 	if (!news)
 		return;
-	if (in->shm)
-		front_shm_volume_changed(in->shm, v);
+	front_volume_changed(in, v);
 	if (!in->event)
 		return;
 	volume_describe(v, what, sizeof(what));

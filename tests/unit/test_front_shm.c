@@ -111,6 +111,7 @@ vf_for_peer(struct initiator *in, uint32_t uid, uint32_t pid, struct err *err)
 	}
 	vf->in = in;
 	vf->disks[0] = &vol;
+	list_push_back(&in->vfs, &vf->node);
 	live_vfs++;
 	return vf;
 }
@@ -131,6 +132,7 @@ vf_disk_find(struct vf *vf, const char *name, uint32_t index, struct sluice_volu
 void
 vf_put(struct vf *vf)
 {
+	list_del(&vf->node);
 	live_vfs--;
 	free(vf);
 }
@@ -150,7 +152,7 @@ turn_hook(void *arg)
 {
 	struct reactor *r = arg;
 
-	front_shm_poll(r);
+	front_poll(r);
 	io_turn(r);
 }
 
@@ -167,7 +169,7 @@ tick(struct ring_timer *t)
 {
 	ring_timer_set(reactor.ring, t, ring_now(reactor.ring) + 1000000);
 	if (atomic_exchange(&changed_wanted, false))
-		front_shm_volume_changed(in.shm, &vol);
+		front_volume_changed(&in, &vol);
 	if (atomic_exchange(&stop_wanted, false))
 		front_shm_stop(in.shm, on_stopped, NULL);
 }
@@ -187,7 +189,7 @@ daemon_thread(void *arg)
 		return NULL;
 	}
 	ring_set_turn_hook(reactor.ring, turn_hook, &reactor);
-	ring_set_idle_hook(reactor.ring, front_shm_idle, &reactor);
+	ring_set_idle_hook(reactor.ring, front_idle, &reactor);
 	ring_timer_init(&timer, tick);
 	tick(&timer);
 	up = 1;
@@ -217,6 +219,7 @@ start(void)
 	pthread_mutex_init(&in.lock, NULL);
 	reactor.in = &in;
 	in.reactors = &reactor;
+	list_init(&in.vfs);
 	in.nr_reactors = 1;
 	snprintf(path, sizeof(path), "%s/test_front_shm.%d",
 	         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", getpid());

@@ -113,9 +113,9 @@ path_info_put(const struct path_info *i)
 static unsigned told;
 
 void
-front_shm_volume_changed(struct front_shm *f, const struct volume *v)
+front_volume_changed(struct initiator *i, const struct volume *v)
 {
-	(void)f;
+	(void)i;
 	(void)v;
 	told++;
 }

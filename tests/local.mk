@@ -108,6 +108,10 @@ proto_tests = \
 	%D%/proto/queues.py \
 	%D%/proto/storms.py
 
+# A scripted peer of the initiator that does what none may do: a target, a client.
+hostile_tests = \
+	%D%/hostile/target_io.py
+
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
 	%D%/e2e/durability.py \
@@ -161,19 +165,21 @@ endif
 check_LIBRARIES += %D%/fuzz/libreplay.a
 %C%_fuzz_libreplay_a_SOURCES = %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzzers)
-TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(e2e_tests)
+TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests)
 
 EXTRA_DIST += %D%/run-all %D%/dist.sh %D%/valgrind.supp %D%/unit/no-cunit.sh \
 	%D%/fuzz/replay.sh %D%/fuzz/fuzz.sh \
-	$(lint_tests) $(proto_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
+	$(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
 
 # What the scripts share.
 EXTRA_DIST += \
 	%D%/fuzz/corpus \
 	%D%/lib/bootstrap.sh \
+	%D%/lib/controller.py \
 	%D%/lib/daemon.py \
 	%D%/lib/initiator.py \
 	%D%/lib/nvmetcp.py \
+	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \
 	%D%/lib/wire.py \
 	%D%/interop/guest \
@@ -217,7 +223,7 @@ print-tests:
 	@for t in $(unit_tests); do echo "unit $$t"; done; \
 	echo "fuzz %D%/fuzz/replay.sh"; \
 	for t in $(lint_tests); do echo "lint $$t"; done; \
-	for t in $(proto_tests); do echo "proto $$t"; done; \
+	for t in $(proto_tests) $(hostile_tests); do echo "proto $$t"; done; \
 	for t in $(e2e_tests); do echo "e2e $$t"; done; \
 	for t in $(memcheck_tests); do echo "memcheck $$t"; done; \
 	for t in $(valgrind_tests); do echo "valgrind $$t"; done; \

@@ -24,6 +24,7 @@ unit_tests = \
 	%D%/unit/test_digest \
 	%D%/unit/test_discovery \
 	%D%/unit/test_err \
+	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
 	%D%/unit/test_hosts \
 	%D%/unit/test_hconn \
@@ -31,6 +32,7 @@ unit_tests = \
 	%D%/unit/test_iconfig \
 	%D%/unit/test_identify \
 	%D%/unit/test_ids \
+	%D%/unit/test_io \
 	%D%/unit/test_keepalive \
 	%D%/unit/test_list \
 	%D%/unit/test_bad \
@@ -52,11 +54,13 @@ unit_tests = \
 	%D%/unit/test_wire
 
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
+%C%_unit_test_front_LDADD = $(initiator_ldadd)
 %C%_unit_test_front_shm_LDADD = initiator/client/libsluice.a $(initiator_ldadd)
 %C%_unit_test_hconn_SOURCES = %D%/unit/test_hconn.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_life_SOURCES = %D%/unit/test_hconn_life.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_life_LDADD = $(initiator_ldadd)
+%C%_unit_test_io_LDADD = $(initiator_ldadd)
 %C%_unit_test_mem_LDADD = $(initiator_ldadd)
 %C%_unit_test_sluice_client_LDADD = %D%/lib/libunit.a initiator/client/libsluice.a $(CUNIT_LIBS)
 initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CUNIT_LIBS)

@@ -159,7 +159,9 @@ class Link:
         must(c.flags & ~3 == PSDT_SGL, "%r: flags %02x", c, c.flags)
         if c.opcode == FABRICS:
             c.name = FABRICS_NAMES.get(c.fctype, "fabrics")
-            if c.name.startswith("property"):
+            if c.name == "connect" and struct.unpack_from("<H", c.sqe, 42)[0]:
+                c.name = "io_connect"
+            elif c.name.startswith("property"):
                 ofst = struct.unpack_from("<I", c.sqe, 44)[0]
                 c.name = PROPERTY_NAMES.get(ofst, "property")
         elif self.qid:
@@ -248,6 +250,8 @@ class Link:
         must(self.qid is None and sqsize > 0, "a second Connect, or queue size %d", sqsize)
         self.qid = qid
         self.resp(c.cid, dw0=self.ctrl.cntlid)
+
+    do_io_connect = do_connect
 
     def do_cap(self, c):
         self.resp(c.cid, dw0=self.ctrl.cap & 0xFFFFFFFF, dw1=self.ctrl.cap >> 32)

@@ -192,28 +192,10 @@ io_refuse(struct io *io, uint16_t status)
 
 /* parts */
 
-/* The best path: one that works, else one that may come back. */
-static struct path *
-choose_path(const struct member *m)
-{
-	struct path *other = NULL;
-	unsigned i;
-
-	for (i = 0; i < m->nr_paths; i++) {
-		enum path_state s = path_state(m->paths[i]);
-
-		if (s == PATH_LIVE)
-			return m->paths[i];
-		if (s != PATH_DEAD && !other)
-			other = m->paths[i];
-	}
-	return other;
-}
-
 static void
 send_part(struct part *p)
 {
-	struct path *path = choose_path(p->member);
+	struct path *path = member_path(p->member, NULL);
 
 	if (path)
 		path_send(p->io->q->r, path, p);
@@ -332,7 +314,7 @@ make_part(struct io *io, struct io_part *ip)
 	p->nsg = plan.nsg;
 	p->len = io->nsg > 0 ? (uint32_t)plan.len : 0;
 	p->to_host = io->op == nvme_cmd_read;
-	p->retries = 0;
+	p->retries = p->losses = 0;
 	p->done = part_done;
 	fill_sqe(ip, io, plan.off, plan.len);
 	return true;

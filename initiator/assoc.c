@@ -371,6 +371,7 @@ hc_violation(struct hconn *hc, void *owner, enum hconn_violation kind, uint16_t 
 	char text[400];
 
 	(void)hc;
+	METER_ADD(a->violations[kind], 1);
 	path_violation_text(text, sizeof(text), a->c.name, 0, kind, cid, off, len);
 	if (in->event)
 		in->event(in, "violation", text);

@@ -35,6 +35,8 @@ struct assoc {
 	struct part aer;
 	bool aer_out;
 
+	uint64_t violations[VIOL_NR]; /* METER_GET: of all its connections */
+
 	/* learnt */
 	uint16_t cntlid;
 	uint64_t cap;

@@ -26,7 +26,6 @@ struct reactor {
 	struct list vqs;       /* vq.node: VF queues served here */
 	struct list ready;   /* io.node: contexts that ended in this turn and wait for completion to
 				their front */
-	struct list starved; /* io.node: wait for a part, in order */
 	struct io_pool *ios; /* preallocated contexts and parts, see io.c */
 	struct io *merging;  /* a write that waits for a neighbour until the end of the turn */
 	struct chan_stats stats;

@@ -24,6 +24,7 @@ unit_tests = \
 	%D%/unit/test_digest \
 	%D%/unit/test_discovery \
 	%D%/unit/test_err \
+	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
 	%D%/unit/test_hosts \
 	%D%/unit/test_hconn \
@@ -31,6 +32,7 @@ unit_tests = \
 	%D%/unit/test_iconfig \
 	%D%/unit/test_identify \
 	%D%/unit/test_ids \
+	%D%/unit/test_io \
 	%D%/unit/test_keepalive \
 	%D%/unit/test_list \
 	%D%/unit/test_bad \
@@ -52,11 +54,13 @@ unit_tests = \
 	%D%/unit/test_wire
 
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
+%C%_unit_test_front_LDADD = $(initiator_ldadd)
 %C%_unit_test_front_shm_LDADD = initiator/client/libsluice.a $(initiator_ldadd)
 %C%_unit_test_hconn_SOURCES = %D%/unit/test_hconn.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_life_SOURCES = %D%/unit/test_hconn_life.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_life_LDADD = $(initiator_ldadd)
+%C%_unit_test_io_LDADD = $(initiator_ldadd)
 %C%_unit_test_mem_LDADD = $(initiator_ldadd)
 %C%_unit_test_sluice_client_LDADD = %D%/lib/libunit.a initiator/client/libsluice.a $(CUNIT_LIBS)
 initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CUNIT_LIBS)
@@ -107,6 +111,11 @@ proto_tests = \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
 	%D%/proto/storms.py
+
+# A scripted peer of the initiator that does what none may do: a target, a client.
+hostile_tests = \
+	%D%/hostile/target_io.py \
+	%D%/hostile/target_setup.py
 
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
@@ -161,19 +170,21 @@ endif
 check_LIBRARIES += %D%/fuzz/libreplay.a
 %C%_fuzz_libreplay_a_SOURCES = %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzzers)
-TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(e2e_tests)
+TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests)
 
 EXTRA_DIST += %D%/run-all %D%/dist.sh %D%/valgrind.supp %D%/unit/no-cunit.sh \
 	%D%/fuzz/replay.sh %D%/fuzz/fuzz.sh \
-	$(lint_tests) $(proto_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
+	$(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
 
 # What the scripts share.
 EXTRA_DIST += \
 	%D%/fuzz/corpus \
 	%D%/lib/bootstrap.sh \
+	%D%/lib/controller.py \
 	%D%/lib/daemon.py \
 	%D%/lib/initiator.py \
 	%D%/lib/nvmetcp.py \
+	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \
 	%D%/lib/wire.py \
 	%D%/interop/guest \
@@ -217,7 +228,7 @@ print-tests:
 	@for t in $(unit_tests); do echo "unit $$t"; done; \
 	echo "fuzz %D%/fuzz/replay.sh"; \
 	for t in $(lint_tests); do echo "lint $$t"; done; \
-	for t in $(proto_tests); do echo "proto $$t"; done; \
+	for t in $(proto_tests) $(hostile_tests); do echo "proto $$t"; done; \
 	for t in $(e2e_tests); do echo "e2e $$t"; done; \
 	for t in $(memcheck_tests); do echo "memcheck $$t"; done; \
 	for t in $(valgrind_tests); do echo "valgrind $$t"; done; \

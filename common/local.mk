@@ -13,6 +13,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/conf_tree.h \
 	%D%/conf_write.c \
 	%D%/conf_write.h \
+	%D%/crew.c \
+	%D%/crew.h \
 	%D%/ctl.c \
 	%D%/ctl.h \
 	%D%/ctl_client.c \
@@ -39,10 +41,14 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/pdu_stream.h \
 	%D%/perm.c \
 	%D%/perm.h \
+	%D%/report.c \
+	%D%/report.h \
 	%D%/ring.c \
 	%D%/ring.h \
 	%D%/show.c \
 	%D%/show.h \
+	%D%/signals.c \
+	%D%/signals.h \
 	%D%/units.c \
 	%D%/units.h \
 	%D%/wire.h

@@ -9,6 +9,7 @@ struct front_shm;
 
 struct initiator {
 	pthread_mutex_t lock;
+	struct crew crew;
 	struct reactor *reactors;
 	unsigned nr_reactors;
 	int cpus[REACTORS_MAX]; /* of "reactors": [0, 1]; -1: not pinned */

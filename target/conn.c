@@ -573,7 +573,7 @@ conn_accepted(struct reactor *r, int fd, struct port *port)
 	log_debug("conn %u: %s connected to %s", c->id, c->peer, c->local);
 	ring_timer_set(r->ring, &c->timer,
 	               ring_now(r->ring) + r->target->limits.handshake_ms * MS_NS);
-	if (r->stopping)
+	if (r->thread.stopping)
 		conn_kill(c, "the target stops");
 	else
 		chan_start(c->chan);

@@ -96,6 +96,7 @@ struct target {
 	struct list subsystems, ports;
 	struct subsys *discovery;
 	uint64_t genctr;        /* of the discovery log */
+	struct crew crew;
 	struct reactor *reactors;
 	unsigned nr_reactors;
 	_Atomic unsigned nr_conns;

@@ -12,7 +12,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +43,6 @@ struct job {                    /* parts of one reactor */
 
 static struct initiator in;
 static struct reactor reactors[REACTORS];
-static sem_t ready;
 static struct ring_timer tick;
 static pid_t target;
 static unsigned port;           /* 0: the target chooses */
@@ -67,62 +65,47 @@ turn_hook(void *arg)
 	chan_flush_all(&((struct reactor *)arg)->dirty);
 }
 
-static void
-reactor_init(struct reactor *r)
+static int
+reactor_init(struct crew_thread *t, struct err *err)
 {
-	struct ring_config cfg = { .entries = 256, .max_bufs = 4, .max_files = 4, .name = "test" };
-	struct err err = { 0 };
+	struct reactor *r = container_of(t, struct reactor, thread);
 
-	r->in = &in;
-	r->cpu = -1;
+	r->ring = t->ring;
 	list_init(&r->dirty);
-	if (ring_new(&cfg, &r->ring, &err) < 0 ||
-	    buf_pool_new(r->ring, 4 << 20, 1 << 20, &r->pool, &err) < 0) {
-		fprintf(stderr, "%s\n", err.text);
-		exit(1);
-	}
 	ring_set_turn_hook(r->ring, turn_hook, r);
+	return buf_pool_new(r->ring, 4 << 20, 1 << 20, &r->pool, err);
 }
 
 static void
-stop_posted(struct op *op, int res, uint32_t flags)
+reactor_fini(struct crew_thread *t)
 {
-	(void)res;
-	(void)flags;
-	ring_stop(container_of(op, struct reactor, stop_op)->ring);
+	buf_pool_free(container_of(t, struct reactor, thread)->pool);
 }
 
-static void *
-reactor_thread(void *arg)
-{
-	struct reactor *r = arg;
-
-	reactor_init(r);
-	sem_post(&ready);
-	ring_run(r->ring);
-	return NULL;
-}
+static const struct crew_ops crew_ops = { reactor_init, NULL, reactor_fini };
 
 static void
 start_reactors(void)
 {
-	unsigned i;
+	struct err err = { 0 };
 
-	sem_init(&ready, 0, 0);
 	pthread_mutex_init(&in.lock, NULL);
 	list_init(&in.paths);
 	in.reactors = reactors;
-	in.nr_reactors = REACTORS;
-	for (i = 0; i < REACTORS; i++) {
-		reactors[i].id = i;
-		reactors[i].stop_op = (struct op){ stop_posted, "test.stop" };
+	in.nr_reactors = in.crew.n = REACTORS;
+	in.crew.ops = &crew_ops;
+	in.crew.ring = (struct ring_config){ .entries = 256, .max_bufs = 4, .max_files = 4, .name = "test" };
+	for (unsigned i = 0; i < REACTORS; i++) {
+		reactors[i].in = &in;
+		reactors[i].id = reactors[i].thread.id = i;
+		reactors[i].thread.cpu = -1;
+		in.crew.threads[i] = &reactors[i].thread;
 	}
-	reactors[0].thread = pthread_self();
-	reactor_init(&reactors[0]);
-	for (i = 1; i < REACTORS; i++) {
-		pthread_create(&reactors[i].thread, NULL, reactor_thread, &reactors[i]);
-		sem_wait(&ready);
+	if (crew_start(&in.crew, &err) < 0) {
+		fprintf(stderr, "%s\n", err.text);
+		exit(1);
 	}
+	reactors[0].thread.thread = pthread_self();
 	ring_timer_init(&tick, ticked);
 	ticked(&tick);
 }
@@ -130,21 +113,8 @@ start_reactors(void)
 static void
 stop_reactors(void)
 {
-	unsigned i;
-
 	ring_timer_del(&tick);
-	for (i = 1; i < REACTORS; i++)
-		ring_post(reactors[0].ring, reactors[i].ring, &reactors[i].stop_op);
-	ring_timer_init(&tick, ticked);
-	ticked(&tick);
-	ring_turn(reactors[0].ring);
-	for (i = 1; i < REACTORS; i++)
-		pthread_join(reactors[i].thread, NULL);
-	ring_timer_del(&tick);
-	for (i = 0; i < REACTORS; i++) {
-		buf_pool_free(reactors[i].pool);
-		ring_free(reactors[i].ring);
-	}
+	crew_stop(&in.crew, NULL, NULL);
 }
 
 #define WAIT(cond)                                                               \
@@ -223,7 +193,7 @@ part_ended(struct part *p, uint16_t status, uint32_t dw0)
 	struct job *j = (struct job *)p->io; /* borrowed: nobody looks at it here */
 
 	(void)dw0;
-	j->wrong_thread += !pthread_equal(pthread_self(), j->r->thread);
+	j->wrong_thread += !pthread_equal(pthread_self(), j->r->thread.thread);
 	j->status[p - j->parts] = status;
 	j->ended++;
 }

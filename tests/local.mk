@@ -121,8 +121,10 @@ hostile_tests = \
 e2e_tests = \
 	%D%/e2e/durability.py \
 	%D%/e2e/limits.py \
+	%D%/e2e/matrix.py \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \
+	%D%/e2e/restarts.py \
 	%D%/e2e/sluicectl.py \
 	%D%/e2e/startup.py \
 	%D%/e2e/volumes.py
@@ -179,6 +181,7 @@ EXTRA_DIST += %D%/run-all %D%/dist.sh %D%/valgrind.supp %D%/unit/no-cunit.sh \
 # What the scripts share.
 EXTRA_DIST += \
 	%D%/fuzz/corpus \
+	%D%/lib/blocks.py \
 	%D%/lib/bootstrap.sh \
 	%D%/lib/controller.py \
 	%D%/lib/daemon.py \
@@ -186,6 +189,7 @@ EXTRA_DIST += \
 	%D%/lib/nvmetcp.py \
 	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \
+	%D%/lib/shm.py \
 	%D%/lib/wire.py \
 	%D%/interop/guest \
 	%D%/interop/guest.sh \

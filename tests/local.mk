@@ -115,7 +115,8 @@ proto_tests = \
 # A scripted peer of the initiator that does what none may do: a target, a client.
 hostile_tests = \
 	%D%/hostile/target_io.py \
-	%D%/hostile/target_setup.py
+	%D%/hostile/target_setup.py \
+	%D%/hostile/target_silence.py
 
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \

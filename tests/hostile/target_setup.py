@@ -359,16 +359,135 @@ for _outcome in (("again",), ("dead", "without", "fine")):
 
 # ---- afterwards: events, keep alive, a disk that becomes another ----
 
-def one(name, **settings):
+class One:
     """A daemon with one volume on one controller."""
-    ctrl = Controller(f"nqn.2026-11.io.sluice:{name}")
-    addr, port = ctrl.addr
-    i = Initiator({"hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2], "subsystems": [
-        {"nqn": ctrl.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port),
-                                     "reconnect_delay": 1, **settings}]}]}],
-                   "volumes": [{"name": "v", "members": [ctrl.nqn + "/1"]}],
-                   "vms": [{"name": "m", "disks": [{"volume": "v"}]}]})
-    return ctrl, i
+
+    def __init__(self, name, **settings):
+        self.ctrl = Controller(f"nqn.2026-11.io.sluice:{name}")
+        addr, port = self.ctrl.addr
+        self.i = Initiator({
+            "hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2], "subsystems": [
+                {"nqn": self.ctrl.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port),
+                                                  "reconnect_delay": 1, **settings}]}]}],
+            "volumes": [{"name": "v", "members": [self.ctrl.nqn + "/1"]}],
+            "vms": [{"name": "m", "disks": [{"volume": "v"}]}]})
+        until(lambda: self.volume()["state"] == "ready", "the volume", 10 * SCALE)
+
+    def volume(self):
+        return self.i.ctl("volumes")[0]
+
+    def read(self):
+        """One read by a client of its own: its status, and whether the data is right."""
+        client = Client(self.i.shm)
+        mem = Guarded(client, SIZES)
+        got = client.queue(4).io(READ, client.volume("v").nsid, 0, sum(SIZES) // BLOCK, mem.sg)
+        mem.untouched()
+        client.close()
+        return got, mem.data == self.ctrl.disk[:sum(SIZES)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, etype, *_):
+        problem = self.i.stop()
+        self.ctrl.close()
+        assert etype or not problem, problem
+        assert etype or not self.ctrl.problems, self.ctrl.problems
+
+
+def storm(o, dw0, seconds=1.5):
+    """Events as fast as the host asks for them, and reads meanwhile; events heard, and how many may be."""
+    began = time.monotonic()
+    o.ctrl.arm("aer", lambda link, c: link.resp(c.cid, dw0=dw0), 1 << 30)
+    assert o.ctrl.event(dw0)
+    while time.monotonic() < began + seconds:
+        assert o.read() == (0, True)
+    heard = (1 << 30) - o.ctrl.evil["aer"][1]
+    o.ctrl.arm("aer", None, 0)
+    may = 12 * (time.monotonic() - began) + 2  # a tenth of a second lies between them
+    assert 3 < heard < may, f"the host has asked for {heard} events, {may:.0f} may be"
+    assert o.i.ctl("stats")["paths"][0]["violations"] == 0
+    return heard
+
+
+def test_a_storm_of_namespace_events_delays_nobody():
+    with One("ns-storm") as o:
+        storm(o, NS_CHANGED)
+        o.ctrl.nr_blocks *= 2
+        until(o.ctrl.event, "the host to ask for events", 5 * SCALE)
+        until(lambda: o.volume()["size"] == 2 << 20, "the volume to grow", 5 * SCALE)
+        assert o.ctrl.accepted == 2, f"{o.ctrl.accepted} connections"
+
+
+def test_a_storm_of_events_that_mean_nothing_is_heard_in_drops():
+    with One("event-storm") as o:
+        heard = storm(o, 0x0077EE05)
+        told = sum("the controller reports event" in s for s in o.i.log().splitlines())
+        assert 1 <= told <= heard + 1, f"{told} lines of log for {heard} events"
+        assert o.ctrl.accepted == 2, f"{o.ctrl.accepted} connections"
+
+
+def test_an_event_that_comes_twice_costs_the_path_and_no_more():
+    with One("event-twice") as o:
+        link = next(k for k in o.ctrl.links if k.aers)
+        cid = link.aers[0]
+        o.ctrl.arm("aer", lambda link, c: link.silence())
+        link.resp(cid, dw0=0x77EE05)
+        link.resp(cid, dw0=0x77EE05)
+        until(lambda: "violation (unknown-tag)" in o.i.log(), "the violation", 5 * SCALE)
+        assert o.read() == (0, True)
+        until(lambda: o.i.ctl("paths")[0]["state"] == "live", "the path", 5 * SCALE)
+        assert o.i.ctl("stats")["paths"][0]["violations"] == 1
+
+
+def test_a_changed_list_that_cannot_be_read_hides_no_change():
+    with One("no-log") as o:
+        o.ctrl.arm("log", status(SC_LOG_PAGE | DNR), 100)
+        o.ctrl.nr_blocks *= 4
+        assert o.ctrl.event()
+        until(lambda: o.volume()["size"] == 4 << 20, "the volume to grow", 5 * SCALE)
+        assert o.read() == (0, True)
+
+
+def test_a_disk_that_becomes_another_is_not_used_until_it_is_back():
+    with One("other-disk") as o:
+        was = o.ctrl.uuid
+        o.ctrl.uuid = bytes(range(16))
+        assert o.ctrl.event()
+        until(lambda: o.volume()["state"] == "failed", "it to be refused", 5 * SCALE)
+        assert "is another disk now" in o.volume()["why"], o.volume()
+        assert o.read()[0] == 0x082
+        o.ctrl.uuid = was
+        until(o.ctrl.event, "the host to ask for events", 5 * SCALE)
+        until(lambda: o.volume()["state"] == "ready", "it to be used again", 5 * SCALE)
+        assert o.read() == (0, True)
+
+
+def test_a_namespace_that_shrinks_or_goes_away_costs_nobody_else_anything():
+    with One("shrinking") as o:
+        o.ctrl.nr_blocks //= 2
+        assert o.ctrl.event()
+        until(lambda: "room for 512 KiB only" in o.i.log(), "it to be told", 5 * SCALE)
+        o.ctrl.arm("ns_list", gives(bytes(4096)), 1)
+        until(o.ctrl.event, "the host to ask for events", 5 * SCALE)
+        until(lambda: "has no namespace 1" in o.i.log(), "it to be told", 5 * SCALE)
+        assert o.read() == (0, True)
+
+
+def test_keep_alive_that_is_refused_costs_the_path_and_no_more():
+    with One("keep-alive", keep_alive_tmo=1) as o:
+        o.ctrl.arm("keep_alive", status(SC_INTERNAL))
+        until(lambda: "Keep Alive failed with status 006h" in o.i.log(), "it to be told", 10 * SCALE)
+        assert o.read() == (0, True)
+        until(lambda: o.i.ctl("paths")[0]["state"] == "live", "the path", 5 * SCALE)
+
+
+def test_a_response_for_nothing_on_the_admin_queue_costs_the_path_and_no_more():
+    with One("admin-resp") as o:
+        next(k for k in o.ctrl.links if k.aers).resp(0x1234)
+        until(lambda: "violation (unknown-tag)" in o.i.log(), "the violation", 5 * SCALE)
+        assert o.read() == (0, True)
+        assert o.i.ctl("stats")["paths"][0]["violations"] == 1
 
 
 main(globals())

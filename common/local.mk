@@ -35,6 +35,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/nearest.c \
 	%D%/nearest.h \
 	%D%/nvme.h \
+	%D%/patience.c \
+	%D%/patience.h \
 	%D%/pdu.c \
 	%D%/pdu.h \
 	%D%/pdu_stream.c \

@@ -120,9 +120,11 @@ hostile_tests = \
 
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
+	%D%/e2e/addresses.py \
 	%D%/e2e/durability.py \
 	%D%/e2e/limits.py \
 	%D%/e2e/matrix.py \
+	%D%/e2e/paths.py \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \
 	%D%/e2e/restarts.py \

@@ -76,6 +76,8 @@ bin_PROGRAMS += %D%/client/sluice-perf
 %C%_client_sluice_perf_SOURCES = \
 	%D%/client/perf.c \
 	%D%/client/perf.h \
+	%D%/client/perf_data.c \
+	%D%/client/perf_data.h \
 	%D%/client/perf_job.c \
 	%D%/client/perf_report.c \
 	%D%/client/perf_stamp.c

@@ -35,7 +35,7 @@ def initiator(targets, volumes, **settings):
 
 
 def mixed(*more):
-    return ["--rw", "randrw", "--rwmixread", 40, "--flush", 100, "--verify", "--time", "1h", *more]
+    return ["--rw", "randrw", "--rwmixread", 40, "--flush", 100, "--verify", "--sweep", "--time", "1h", *more]
 
 
 def progress(i, name):
@@ -105,7 +105,7 @@ def stop(*targets):
 
 
 def test_kill_9_of_targets_in_turn_costs_no_command_and_no_byte():
-    crashes(6, "--bs", "16k", "--sg", 3, "--qd", 16, "--jobs", 2)
+    crashes(6, "--bs", "32k", "--bs-min", 512, "--sg", 3, "--qd", 16, "--jobs", 2)
 
 
 def test_kill_9_with_digests_and_large_commands_costs_nothing_either():

@@ -1,8 +1,8 @@
 /* Places of the control sockets, and listening there; see ctl_path.h.
  *
  * Happy path of ctl_listen(): make the directory, remove what a killed daemon left, bind, listen.
- * What can fail: the path is taken (for longer than a killed daemon needs to end), no socket, too long or forbidden; said by err. A default path
- * that is too long is cut and refused there, too.
+ * What can fail: the path is taken (for longer than a killed daemon needs to end), no socket, too
+ * long or forbidden; said by err. A default path that is too long is cut and refused there, too.
  */
 #include "common/ctl_path.h"
 

@@ -19,6 +19,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/ctl.h \
 	%D%/ctl_client.c \
 	%D%/ctl_client.h \
+	%D%/ctl_events.c \
+	%D%/ctl_events.h \
 	%D%/ctl_path.c \
 	%D%/ctl_path.h \
 	%D%/ctl_server.c \

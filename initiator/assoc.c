@@ -376,14 +376,10 @@ hc_violation(struct hconn *hc, void *owner, enum hconn_violation kind, uint16_t 
              uint64_t len)
 {
 	struct assoc *a = owner;
-	struct initiator *in = a->c.r->in;
-	char text[400];
 
 	(void)hc;
 	METER_ADD(a->violations[kind], 1);
-	path_violation_text(text, sizeof(text), a->c.name, 0, kind, cid, off, len);
-	if (in->event)
-		in->event(in, "violation", text);
+	path_tell_violation(a->c.r, a->c.name, 0, kind, cid, off, len);
 }
 
 void

@@ -142,18 +142,6 @@ verb_reload(void *ctx, const struct conf_node *params, struct conf_writer *w, st
 
 enum { CLIENTS_MAX = 32 };
 
-static void
-send_event(struct initiator *in, const char *name, const char *text)
-{
-	struct conf_writer w;
-
-	if (!in->ctl)
-		return;
-	ctl_event_begin(&w, name);
-	conf_put_str(&w, "text", text);
-	ctl_server_take_event(in->ctl, ctl_event_end(&w));
-}
-
 int
 verbs_start(struct initiator *in, const char *path, struct err *err)
 {
@@ -169,7 +157,7 @@ verbs_start(struct initiator *in, const char *path, struct err *err)
 	ret = ctl_server_new(&cfg, &in->ctl, err);
 	if (ret)
 		return ret;
-	in->event = send_event;
+	ctl_events_start(&in->events, in->reactors[0].ring, in->ctl);
 	return 0;
 }
 
@@ -185,7 +173,7 @@ stopped(void *arg)
 void
 verbs_stop(struct initiator *in)
 {
-	in->event = NULL;
+	ctl_events_stop(&in->events);
 	if (in->ctl)
 		ctl_server_stop(in->ctl, stopped, in);
 }

@@ -227,6 +227,23 @@ conn_drained(void *owner)
 	conn_unpin(c);
 }
 
+/* Those who watch the control socket. by: who says so. */
+static void
+tell_fault(struct conn *c, const char *by, uint16_t fes, uint32_t fei)
+{
+	struct conf_writer w;
+
+	ctl_event_begin(&w, "fault");
+	conf_put_str(&w, "peer", c->peer);
+	conf_put_u64(&w, "queue", c->qid);
+	conf_put_str(&w, "by", by);
+	conf_put_str(&w, "fes", pdu_fes_name(fes));
+	conf_put_u64(&w, "fei", fei);
+	conf_put_fmt(&w, "text", "%s queue %u: the %s says: %s at byte %u", c->peer, c->qid, by,
+	             pdu_fes_name(fes), fei);
+	ctl_events_take(&c->r->target->events, c->r->ring, ctl_event_end(&w));
+}
+
 void
 conn_fault(struct conn *c, struct pdu_fault fault)
 {
@@ -238,6 +255,7 @@ conn_fault(struct conn *c, struct pdu_fault fault)
 		return;
 	log_warn("conn %u (%s, queue %u): %s at byte %u of %s, terminating", c->id, c->peer, c->qid,
 	         pdu_fes_name(fault.fes), fault.fei, pdu_type_name(c->in.hdr->type));
+	tell_fault(c, "target", fault.fes, fault.fei);
 	conn_move(c, CONN_TERMINATING);
 	pdu_stream_unplace(&c->in);
 	cmd_kill_all(c, true);  /* we are inside an input, so no receive is running */
@@ -286,6 +304,7 @@ conn_term(struct conn *c)
 
 	log_warn("conn %u (%s, queue %u): the host ends it: %s at byte %u", c->id, c->peer, c->qid,
 	         pdu_fes_name(le16_get(term->fes)), le32_get(term->fei));
+	tell_fault(c, "host", le16_get(term->fes), le32_get(term->fei));
 	conn_kill(c, "H2CTermReq");
 }
 

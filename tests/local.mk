@@ -122,8 +122,10 @@ hostile_tests = \
 e2e_tests = \
 	%D%/e2e/addresses.py \
 	%D%/e2e/durability.py \
+	%D%/e2e/events.py \
 	%D%/e2e/limits.py \
 	%D%/e2e/matrix.py \
+	%D%/e2e/memory.py \
 	%D%/e2e/paths.py \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \

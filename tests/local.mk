@@ -114,6 +114,7 @@ proto_tests = \
 
 # A scripted peer of the initiator that does what none may do: a target, a client.
 hostile_tests = \
+	%D%/hostile/client.py \
 	%D%/hostile/target_io.py \
 	%D%/hostile/target_setup.py \
 	%D%/hostile/target_silence.py

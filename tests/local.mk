@@ -132,6 +132,7 @@ e2e_tests = \
 	%D%/e2e/reload.py \
 	%D%/e2e/restarts.py \
 	%D%/e2e/sluicectl.py \
+	%D%/e2e/soak.py \
 	%D%/e2e/startup.py \
 	%D%/e2e/volumes.py
 

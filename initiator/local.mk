@@ -45,6 +45,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/reactor.h \
 	%D%/split.c \
 	%D%/split.h \
+	%D%/vblk.h \
 	%D%/verbs.c \
 	%D%/verbs.h \
 	%D%/verbs_change.c \
@@ -57,7 +58,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/volume.c \
 	%D%/volume.h \
 	%D%/volume_look.c \
-	%D%/volume_paths.c
+	%D%/volume_paths.c \
+	%D%/vring.h
 
 sbin_PROGRAMS += %D%/sluice-initiator
 %C%_sluice_initiator_SOURCES = %D%/main.c

@@ -45,6 +45,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/reactor.h \
 	%D%/split.c \
 	%D%/split.h \
+	%D%/vblk.c \
 	%D%/vblk.h \
 	%D%/verbs.c \
 	%D%/verbs.h \
@@ -59,7 +60,12 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/volume.h \
 	%D%/volume_look.c \
 	%D%/volume_paths.c \
-	%D%/vring.h
+	%D%/vring.c \
+	%D%/vring.h \
+	%D%/vring_inflight.c \
+	%D%/vring_inner.h \
+	%D%/vring_packed.c \
+	%D%/vring_split.c
 
 sbin_PROGRAMS += %D%/sluice-initiator
 %C%_sluice_initiator_SOURCES = %D%/main.c

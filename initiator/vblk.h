@@ -39,6 +39,7 @@ struct vblk_dev { /* the disk as this guest sees it; the queue's reactor reads i
 
 struct vblk_range {
 	uint64_t off, len; /* bytes of the volume */
+	bool unmap;
 };
 
 struct vblk_req { /* the front's, one for each token of the ring */

@@ -80,7 +80,10 @@ struct vring { /* private to vring*.c but for what says otherwise */
 	unsigned nr_again, at_again;
 	void *inflight;
 	uint64_t counter; /* of the next chain that is noted in the region */
-	uint16_t last_batch_head;
+	uint16_t last_batch_head; /* split, in the region */
+	/* packed: what the region goes back to when we are killed */
+	uint16_t old_free_head, old_used_idx;
+	bool old_used_wrap;
 };
 
 enum vring_part { VRING_DESC, VRING_AVAIL, VRING_USED };

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 
 enum {
-	VERSION = 1,
+	REGION_VERSION = 1,
 	SPLIT_HEAD = 16,
 	SPLIT_LINE = 16,
 	PACKED_HEAD = 32,
@@ -131,7 +131,7 @@ inflight_batch_shown(struct vring *v)
 static void
 put_lists(struct vring *v)
 {
-	put64(at(v, AT_LISTS), VERSION | (uint64_t)(uint16_t)v->size << 16 |
+	put64(at(v, AT_LISTS), REGION_VERSION | (uint64_t)(uint16_t)v->size << 16 |
 	                               (uint64_t)v->free_head << 32 |
 	                               (uint64_t)v->old_free_head << 48);
 }
@@ -294,7 +294,7 @@ split_fresh(struct vring *v)
 {
 	put16(at(v, AT_DESC_NUM), (uint16_t)v->size);
 	put16(at(v, AT_SPLIT_USED), v->used_idx);
-	put16(at(v, AT_VERSION), VERSION);
+	put16(at(v, AT_VERSION), REGION_VERSION);
 }
 
 /* starting: packed */
@@ -456,7 +456,7 @@ inflight_start(struct vring *v, bool *ret_nomem)
 			split_fresh(v);
 		return NULL;
 	}
-	if (version != VERSION)
+	if (version != REGION_VERSION)
 		return "its inflight region is of an unknown version";
 	if (get16(at(v, AT_DESC_NUM)) != v->size)
 		return "its inflight region is of another size";

@@ -6,6 +6,8 @@
 
 struct ctl_server;
 struct front_shm;
+struct front_vhost;
+struct volume;
 
 struct initiator {
 	pthread_mutex_t lock;
@@ -21,6 +23,7 @@ struct initiator {
 	struct path_config *hosts; /* every connection that "hosts" tells of, ours */
 	unsigned nr_hosts;
 	struct front_shm *shm;  /* NULL: not started or ended */
+	struct front_vhost *vhost; /* NULL: no disk ever had a socket */
 	struct ctl_server *ctl; /* NULL: no control socket */
 	char *config_path, *control_path, *shm_path; /* ours */
 	uint64_t started_ms;    /* CLOCK_MONOTONIC */
@@ -28,6 +31,8 @@ struct initiator {
 	char hostnqn[224];
 	uint8_t hostid[16];
 	uint32_t next_vf;
+	/* A front that serves disks without a VF, too: a volume has another capacity or state. */
+	void (*volume_changed)(struct initiator *in, const struct volume *vol);
 	/* The event for control clients. Reactor 0, or posted to it. */
 	void (*event)(struct initiator *in, const char *name, const char *text);
 };

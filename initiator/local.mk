@@ -21,6 +21,19 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_shm_queue.h \
 	%D%/front_shm_ring.c \
 	%D%/front_shm_ring.h \
+	%D%/front_vhost.c \
+	%D%/front_vhost.h \
+	%D%/front_vhost_blk.c \
+	%D%/front_vhost_conn.c \
+	%D%/front_vhost_inner.h \
+	%D%/front_vhost_msg.c \
+	%D%/front_vhost_msg_mem.c \
+	%D%/front_vhost_msg_ring.c \
+	%D%/front_vhost_msgs.h \
+	%D%/front_vhost_proto.h \
+	%D%/front_vhost_queue.c \
+	%D%/front_vhost_queue.h \
+	%D%/front_vhost_ring.c \
 	%D%/hconn.c \
 	%D%/hconn.h \
 	%D%/hconn_impl.h \

@@ -145,7 +145,7 @@ vring_packed_pop(struct vring *v, const struct mem_table *mem, struct vring_chai
 }
 
 static bool
-wants_interrupt(const struct vring *v, unsigned places)
+packed_wants_interrupt(const struct vring *v, unsigned places)
 {
 	uint32_t event;
 	uint16_t off, flags;
@@ -209,7 +209,7 @@ vring_packed_flush(struct vring *v)
 	}
 	put16(&place(v, first_at)->packed.flags, first_flags);
 	inflight_packed_shown(v);
-	return wants_interrupt(v, places);
+	return packed_wants_interrupt(v, places);
 }
 
 void

@@ -114,7 +114,7 @@ vring_split_has_work(const struct vring *v)
 }
 
 static bool
-wants_interrupt(const struct vring *v, uint16_t old)
+split_wants_interrupt(const struct vring *v, uint16_t old)
 {
 	fence(); /* it moves used_event, then looks at used.idx: one of us sees the other */
 	if (v->event_idx)
@@ -136,7 +136,7 @@ vring_split_flush(struct vring *v)
 	}
 	put16(used(v) + 2, v->used_idx);
 	inflight_batch_shown(v);
-	return wants_interrupt(v, old);
+	return split_wants_interrupt(v, old);
 }
 
 void

@@ -9,13 +9,13 @@
 #include "common/nvme.h"
 
 enum { /* on the wire */
-	T_IN = 0,
-	T_OUT = 1,
-	T_FLUSH = 4,
-	T_GET_ID = 8,
-	T_DISCARD = 11,
-	T_WRITE_ZEROES = 13,
-	RANGE_UNMAP = 1,
+       T_IN = 0,
+       T_OUT = 1,
+       T_FLUSH = 4,
+       T_GET_ID = 8,
+       T_DISCARD = 11,
+       T_WRITE_ZEROES = 13,
+       RANGE_UNMAP = 1,
 };
 
 struct header {
@@ -75,8 +75,8 @@ cursor_copy(struct cursor *at, uint8_t *buf, size_t n, bool to_guest)
 		if (nr == 0)
 			return false;
 		for (unsigned i = 0; i < nr; i++) {
-			memcpy(to_guest ? iov[i].iov_base : buf,
-			       to_guest ? buf : iov[i].iov_base, iov[i].iov_len);
+			memcpy(to_guest ? iov[i].iov_base : buf, to_guest ? buf : iov[i].iov_base,
+			       iov[i].iov_len);
 			buf += iov[i].iov_len;
 		}
 		n -= s.len;
@@ -357,7 +357,7 @@ vblk_next(struct vblk_req *req, struct io *io)
 
 	if (status == 0 && next_step(req, io))
 		return true;
-	put_status(req, status == 0                          ? VBLK_S_OK
+	put_status(req, status == 0                        ? VBLK_S_OK
 	                : status == NVME_SC_INVALID_OPCODE ? VBLK_S_UNSUPP
 	                                                   : VBLK_S_IOERR);
 	return false;

@@ -21,7 +21,8 @@ enum {
 	/* Bytes of one io of a request; the rest follows when it has ended. */
 	VBLK_STEP_MAX = 4 << 20,
 	/* For the device's configuration: segments of data, ranges of a DISCARD or WRITE_ZEROES and
-	 * sectors of one range. Requests with more data segments than that work, up to IO_SG_MAX. */
+	 * sectors of one range. Requests with more data segments than that work, up to IO_SG_MAX.
+	 */
 	VBLK_SEG_MAX = 254,
 	VBLK_RANGES_MAX = 16,
 	VBLK_RANGE_SECTORS_MAX = 1 << 17, /* 64 MiB */
@@ -32,9 +33,9 @@ enum vblk_status { VBLK_S_OK, VBLK_S_IOERR, VBLK_S_UNSUPP }; /* on the wire */
 struct vblk_dev { /* the disk as this guest sees it; the queue's reactor reads it */
 	struct volume *vol;
 	bool ro;
-	bool durable;            /* no FLUSH negotiated, or write-through: every write is made so */
+	bool durable; /* no FLUSH negotiated, or write-through: every write is made so */
 	bool discard, write_zeroes; /* offered to the guest */
-	char id[VBLK_ID_LEN];    /* for GET_ID; padded with NULs */
+	char id[VBLK_ID_LEN];       /* for GET_ID; padded with NULs */
 };
 
 struct vblk_range {
@@ -42,7 +43,7 @@ struct vblk_range {
 	bool unmap;
 };
 
-struct vblk_req { /* the front's, one for each token of the ring */
+struct vblk_req {         /* the front's, one for each token of the ring */
 	uint8_t *status;  /* in guest memory: io->mem holds it */
 	uint32_t written; /* for vring_push() */
 	uint32_t data_in; /* what will be written when all goes well, without the status */

@@ -37,9 +37,9 @@ struct vring_seg {
 };
 
 struct vring_chain {
-	uint16_t token;       /* names it in vring_push(); below the ring's size */
-	bool cut;             /* more than VRING_CHAIN_MAX; segs in the middle are missing */
-	unsigned nr, nr_out;  /* segs; the first nr_out are for us to read, the others to write */
+	uint16_t token;      /* names it in vring_push(); below the ring's size */
+	bool cut;            /* more than VRING_CHAIN_MAX; segs in the middle are missing */
+	unsigned nr, nr_out; /* segs; the first nr_out are for us to read, the others to write */
 	uint64_t out_len, in_len; /* bytes of both kinds */
 	struct vring_seg seg[VRING_CHAIN_MAX];
 };
@@ -79,7 +79,7 @@ struct vring { /* private to vring*.c but for what says otherwise */
 	uint16_t *again; /* what was in flight, by token, to be popped once more */
 	unsigned nr_again, at_again;
 	void *inflight;
-	uint64_t counter; /* of the next chain that is noted in the region */
+	uint64_t counter;         /* of the next chain that is noted in the region */
 	uint16_t last_batch_head; /* split, in the region */
 	/* packed: what the region goes back to when we are killed */
 	uint16_t old_free_head, old_used_idx;
@@ -99,7 +99,8 @@ int vring_start(struct vring *v, const struct vring_setup *setup, const char **r
 void vring_end(struct vring *v);
 /* The guest's memory was mapped anew: the same places elsewhere. False: misaligned; unchanged. */
 bool vring_move(struct vring *v, const struct vring_places *at);
-/* For GET_VRING_BASE: where it goes on. What is not flushed by then is known to the region alone. */
+/* For GET_VRING_BASE: where it goes on. What is not flushed by then is known to the region alone.
+ */
 uint32_t vring_base(const struct vring *v);
 
 enum vring_popped { VRING_NONE, VRING_CHAIN, VRING_BROKEN };

@@ -31,25 +31,25 @@ enum {
 };
 
 enum { /* both layouts */
-	AT_VERSION = 8,
-	AT_DESC_NUM = 10,
+       AT_VERSION = 8,
+       AT_DESC_NUM = 10,
 };
 
 enum { /* split */
-	AT_LAST_BATCH_HEAD = 12,
-	AT_SPLIT_USED = 14,
-	LINE_INFLIGHT = 0, /* both layouts: u8, and so is the counter's place */
-	LINE_NEXT = 6,
-	LINE_COUNTER = 8,
+       AT_LAST_BATCH_HEAD = 12,
+       AT_SPLIT_USED = 14,
+       LINE_INFLIGHT = 0, /* both layouts: u8, and so is the counter's place */
+       LINE_NEXT = 6,
+       LINE_COUNTER = 8,
 };
 
-enum { /* packed */
-	AT_LISTS = 8, /* u64: version, desc_num, free_head, old_free_head */
-	AT_USED = 16, /* u64: used_idx, old_used_idx, u8 and u8 their wrap counters */
-	LINE_PACKED_NEXT = 2,
-	LINE_LAST = 4,
-	LINE_NUM = 6,
-	LINE_DESC = 16, /* u16 id, u16 flags, u32 len, u64 addr */
+enum {               /* packed */
+       AT_LISTS = 8, /* u64: version, desc_num, free_head, old_free_head */
+       AT_USED = 16, /* u64: used_idx, old_used_idx, u8 and u8 their wrap counters */
+       LINE_PACKED_NEXT = 2,
+       LINE_LAST = 4,
+       LINE_NUM = 6,
+       LINE_DESC = 16, /* u16 id, u16 flags, u32 len, u64 addr */
 };
 
 size_t
@@ -236,9 +236,9 @@ collect(struct vring *v)
 		return false;
 	for (uint32_t i = 0; i < v->size; i++)
 		if (v->entries[i].busy)
-			found[v->nr_again++] = (struct found){
-				get64(line(v, (uint16_t)i) + LINE_COUNTER), (uint16_t)i
-			};
+			found[v->nr_again++] =
+				(struct found){ get64(line(v, (uint16_t)i) + LINE_COUNTER),
+				                (uint16_t)i };
 	qsort(found, v->nr_again, sizeof(*found), by_counter);
 	for (unsigned i = 0; i < v->nr_again; i++)
 		v->again[i] = found[i].token;

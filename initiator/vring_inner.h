@@ -1,8 +1,8 @@
 /* What the files of vring share: the wire structs, and how shared memory is read and written.
  *
- * Every store that the guest, or we ourselves after a crash, may find is made by put16/32/64(): they
- * stay in program order, whatever the compiler thinks, and a unit test can have us killed in front
- * of each of them.
+ * Every store that the guest, or we ourselves after a crash, may find is made by put16/32/64():
+ * they stay in program order, whatever the compiler thinks, and a unit test can have us killed in
+ * front of each of them.
  */
 #ifndef SLUICE_VRING_INNER_H
 #define SLUICE_VRING_INNER_H
@@ -15,11 +15,11 @@
 #endif
 
 enum { /* flags of a descriptor; those from AVAIL on of packed ones alone */
-	DESC_NEXT = 1,
-	DESC_WRITE = 2,
-	DESC_INDIRECT = 4,
-	DESC_AVAIL = 1 << 7,
-	DESC_USED = 1 << 15,
+       DESC_NEXT = 1,
+       DESC_WRITE = 2,
+       DESC_INDIRECT = 4,
+       DESC_AVAIL = 1 << 7,
+       DESC_USED = 1 << 15,
 };
 
 struct desc { /* VIRTIO 1.2, 2.7.5 and 2.8.13 */

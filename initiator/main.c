@@ -17,6 +17,7 @@
 #include "common/signals.h"
 #include "initiator/config.h"
 #include "initiator/front_shm.h"
+#include "initiator/front_vhost.h"
 #include "initiator/hosts.h"
 #include "initiator/verbs.h"
 
@@ -157,7 +158,7 @@ serve(struct config *c, struct err *err)
 
 /* stop */
 
-static bool clients_left;
+static bool clients_left; /* of the shared-memory front */
 
 static void
 clients_gone(void *arg)
@@ -170,7 +171,7 @@ static bool
 has_clients(void *arg)
 {
 	(void)arg;
-	return clients_left;
+	return clients_left || front_vhost_busy(&initiator);
 }
 
 static bool
@@ -187,26 +188,29 @@ give_up(const char *what)
 	_exit(1);
 }
 
-/* Lets clients' commands end: by themselves, else without their paths. */
+/* Lets clients' commands end: by themselves, else without their paths. Those of VMs are not failed
+ * then: they stand in the VMM's memory, for the daemon that comes next. */
 static void
 end_clients(void)
 {
 	struct initiator *in = &initiator;
 
-	if (!in->shm)
-		return;
-	clients_left = true;
-	front_shm_stop(in->shm, clients_gone, NULL);
+	clients_left = in->shm != NULL;
+	if (in->shm)
+		front_shm_stop(in->shm, clients_gone, NULL);
+	vms_close_sockets(in);
 	crew_turn_while(&in->crew, has_clients, NULL, DRAIN_NS);
-	if (clients_left) {
+	if (has_clients(NULL)) {
 		log_warn("commands wait for targets that do not answer, they end with an error");
+		front_vhost_abandon(in); /* its messages arrive before those to the paths */
 		volumes_cut_off(in);
 		crew_turn_while(&in->crew, has_clients, NULL, DRAIN_NS);
 	}
-	if (clients_left)
+	if (has_clients(NULL))
 		give_up("clients have commands that do not end");
 	front_shm_free(in->shm);
 	in->shm = NULL;
+	front_vhost_free(in);
 }
 
 static void

@@ -50,7 +50,10 @@ unit_tests = \
 	%D%/unit/test_sluice_client \
 	%D%/unit/test_subsys \
 	%D%/unit/test_units \
+	%D%/unit/test_vblk \
 	%D%/unit/test_volume \
+	%D%/unit/test_vring \
+	%D%/unit/test_vring_inflight \
 	%D%/unit/test_wire
 
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
@@ -68,13 +71,23 @@ initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CU
 %C%_unit_test_hosts_LDADD = $(initiator_ldadd)
 %C%_unit_test_iconfig_LDADD = $(initiator_ldadd)
 %C%_unit_test_path_LDADD = $(initiator_ldadd)
+%C%_unit_test_vblk_SOURCES = %D%/unit/test_vblk.c $(guest_sources)
+%C%_unit_test_vblk_LDADD = $(initiator_ldadd)
 %C%_unit_test_volume_LDADD = $(initiator_ldadd)
+%C%_unit_test_vring_SOURCES = %D%/unit/test_vring.c $(guest_sources)
+%C%_unit_test_vring_LDADD = $(initiator_ldadd)
+%C%_unit_test_vring_inflight_SOURCES = %D%/unit/test_vring_inflight.c $(guest_sources)
+%C%_unit_test_vring_inflight_LDADD = $(initiator_ldadd)
+guest_sources = %D%/lib/guest.c %D%/lib/guest.h
 
 # Decoders that eat anything: tests/fuzz/fuzz_x.c with its corpus in tests/fuzz/corpus/fuzz_x/ is two
-# lines here: "fuzzers += %D%/fuzz/fuzz_x" and "%C%_fuzz_fuzz_x_LDADD = $(fuzz_libs)".
+# lines here: "fuzzers += %D%/fuzz/fuzz_x" and "%C%_fuzz_fuzz_x_LDADD = $(fuzz_libs)". One that includes
+# something of the initiator's is linked to that instead of the target.
 fuzzers = \
-	%D%/fuzz/fuzz_pdu_stream
+	%D%/fuzz/fuzz_pdu_stream \
+	%D%/fuzz/fuzz_vring
 %C%_fuzz_fuzz_pdu_stream_LDADD = $(fuzz_libs)
+%C%_fuzz_fuzz_vring_LDADD = %D%/fuzz/libreplay.a initiator/libinitiator.a $(common_libs)
 fuzz_libs = %D%/fuzz/libreplay.a target/libtarget.a $(common_libs)
 
 # Rules about the source that a script can check.
@@ -227,7 +240,7 @@ FUZZ_TIME = 60
 fuzz:
 	@test "$(FUZZ_CC)" != no || { echo "fuzz: clang is not installed" >&2; exit 1; }
 	FUZZ_CC='$(FUZZ_CC)' FUZZ_TIME='$(FUZZ_TIME)' FUZZ_FLAGS='$(AM_CPPFLAGS) -std=gnu11 -pthread' \
-	FUZZ_SOURCES='$(common_libcommon_a_SOURCES) $(target_libtarget_a_SOURCES)' \
+	FUZZ_SOURCES='$(common_libcommon_a_SOURCES) $(target_libtarget_a_SOURCES) $(initiator_libinitiator_a_SOURCES)' \
 	FUZZ_LIBS='$(LIBURING_LIBS) $(LIBNVME_LIBS) $(JSONC_LIBS) $(ISAL_LIBS)' \
 		$(top_builddir)/run $(BASH_SHELL) $(top_srcdir)/%D%/fuzz/fuzz.sh $(fuzzers)
 

@@ -6,6 +6,7 @@
 
 struct ctl_server;
 struct front_shm;
+struct front_ublk;
 
 struct initiator {
 	pthread_mutex_t lock;
@@ -21,6 +22,7 @@ struct initiator {
 	struct path_config *hosts; /* every connection that "hosts" tells of, ours */
 	unsigned nr_hosts;
 	struct front_shm *shm;  /* NULL: not started or ended */
+	struct front_ublk *ublk; /* NULL: not used */
 	struct ctl_server *ctl; /* NULL: no control socket */
 	char *config_path, *control_path, *shm_path; /* ours */
 	uint64_t started_ms;    /* CLOCK_MONOTONIC */

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "initiator/config.h"
 #include "initiator/front_shm.h"
+#include "initiator/front_ublk.h"
 #include "initiator/hosts.h"
 #include "initiator/verbs.h"
 
@@ -198,6 +199,13 @@ still_settling(void *arg)
 	return !initiator.stopping && !volumes_settled(&initiator);
 }
 
+static bool
+still_moving(void *arg)
+{
+	(void)arg;
+	return !initiator.stopping && !front_ublk_settled(&initiator);
+}
+
 static int
 serve(struct config *c, struct err *err)
 {
@@ -206,13 +214,17 @@ serve(struct config *c, struct err *err)
 
 	if (in->control_path)
 		res = verbs_start(in, in->control_path, err);
-	if (res == 0)
-		res = config_apply(in, c, err);
+	if (res < 0)
+		return res;
+	front_ublk_look(in);
+	res = front_ublk_apply(in, c, err);
 	if (res < 0)
 		return res;
 	signals_wait();
 	reactors_turn_while(in, still_settling, NULL, SETTLE_NS);
 	show_volumes();
+	reactors_turn_while(in, still_moving, NULL, SETTLE_NS);
+	front_ublk_show(in);
 	res = front_shm_new(in, in->shm_path, &in->shm, err);
 	if (res < 0)
 		return res;
@@ -224,20 +236,28 @@ serve(struct config *c, struct err *err)
 
 /* stop */
 
-static bool clients_left;
+static unsigned fronts_left;
+static bool devices_kept; /* ublk devices that are in use: whoever starts next goes on with them */
 
 static void
-clients_gone(void *arg)
+front_gone(void *arg)
 {
 	(void)arg;
-	clients_left = false;
+	fronts_left--;
 }
 
 static bool
-has_clients(void *arg)
+has_fronts(void *arg)
 {
 	(void)arg;
-	return clients_left;
+	return fronts_left > 0;
+}
+
+static bool
+has_control(void *arg)
+{
+	(void)arg;
+	return initiator.ctl;
 }
 
 static bool
@@ -260,20 +280,23 @@ end_clients(void)
 {
 	struct initiator *in = &initiator;
 
-	if (!in->shm)
-		return;
-	clients_left = true;
-	front_shm_stop(in->shm, clients_gone, NULL);
-	reactors_turn_while(in, has_clients, NULL, DRAIN_NS);
-	if (clients_left) {
+	fronts_left = (in->shm ? 1 : 0) + (in->ublk ? 1 : 0);
+	if (in->shm)
+		front_shm_stop(in->shm, front_gone, NULL);
+	if (in->ublk)
+		front_ublk_stop(in->ublk, front_gone, NULL);
+	reactors_turn_while(in, has_fronts, NULL, DRAIN_NS);
+	if (fronts_left) {
 		log_warn("commands wait for targets that do not answer, they end with an error");
 		volumes_cut_off(in);
-		reactors_turn_while(in, has_clients, NULL, DRAIN_NS);
+		reactors_turn_while(in, has_fronts, NULL, DRAIN_NS);
 	}
-	if (clients_left)
+	if (fronts_left)
 		give_up("clients have commands that do not end");
 	front_shm_free(in->shm);
 	in->shm = NULL;
+	devices_kept = front_ublk_free(in->ublk);
+	in->ublk = NULL;
 }
 
 static void
@@ -300,6 +323,10 @@ end_all(void)
 	end_clients();
 	end_volumes();
 	verbs_stop(in);
+	if (devices_kept) { /* the driver has commands in the rings: these end with the process */
+		reactors_turn_while(in, has_control, NULL, DRAIN_NS);
+		return;
+	}
 	ring_cancel(in->reactors[0].ring, &signals.op);
 	reactors_stop(in);
 	close(signals.fd);
@@ -358,5 +385,8 @@ main(int argc, char **argv)
 	if (res == 0 && !o.check)
 		res = run(&o, config, &err);
 	config_free(config);
-	return res < 0 ? complain(&err, 1) : 0;
+	res = res < 0 ? complain(&err, 1) : 0;
+	if (devices_kept)
+		_exit(res);
+	return res;
 }

@@ -10,7 +10,9 @@
 #include "common/log.h"
 #include "common/meter.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -48,6 +50,7 @@ struct ring {
 	unsigned poll_us;
 	unsigned spin_misses, sleeps_since_spin;
 	unsigned zc_flags;      /* what this kernel takes with SENDMSG_ZC */
+	bool wide;              /* SQEs of 128 bytes; another ring polls it */
 	bool stopping;
 };
 
@@ -142,9 +145,12 @@ probe_zc_flags(struct ring *r)
 static int
 ring_setup(struct ring *r, const struct ring_config *cfg)
 {
+	/* With deferred task work nothing completes while nobody enters the ring: no good for one
+	 * that is polled. */
+	unsigned flags = cfg->wide ? IORING_SETUP_SQE128
+	                           : IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
 	struct io_uring_params p = {
-		.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-		         IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
+		.flags = flags | IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
 		.cq_entries = cfg->entries * 4,
 	};
 	int res;
@@ -159,6 +165,8 @@ ring_setup(struct ring *r, const struct ring_config *cfg)
 		io_uring_queue_exit(&r->u);
 		return res;
 	}
+	if (cfg->wide)
+		return 0;
 	(void)io_uring_register_ring_fd(&r->u); /* saves a lookup for each enter; works without */
 	r->zc_flags = probe_zc_flags(r);
 	return 0;
@@ -174,6 +182,7 @@ ring_new(const struct ring_config *cfg, struct ring **ret, struct err *err)
 		return err_set(err, -ENOMEM, "no memory for a ring");
 	r->name = cfg->name ? cfg->name : "ring";
 	r->poll_us = cfg->poll_us;
+	r->wide = cfg->wide;
 	r->now = clock_ns();
 	list_init(&r->timers);
 	res = ring_setup(r, cfg);
@@ -402,7 +411,8 @@ ring_turn(struct ring *r)
 {
 	METER_ADD(r->stats.turns, 1);
 	METER_ADD(r->stats.sqes, io_uring_sq_ready(&r->u));
-	if (!io_uring_cq_ready(&r->u) && !(r->poll_us && spin(r)) && !work_elsewhere(r, true)) {
+	if (!io_uring_cq_ready(&r->u) && !r->wide && !(r->poll_us && spin(r)) &&
+	    !work_elsewhere(r, true)) {
 		METER_ADD(r->stats.sleeps, 1);
 		enter(r, true);
 	} else if (io_uring_sq_ready(&r->u)) {
@@ -428,20 +438,31 @@ ring_stop(struct ring *r)
 	r->stopping = true;
 }
 
+int
+ring_fd(const struct ring *r)
+{
+	return r->u.ring_fd;
+}
+
 /* submitting */
+
+void
+ring_submit(struct ring *r)
+{
+	int res = io_uring_submit(&r->u);
+
+	METER_ADD(r->stats.enters, 1);
+	if (res < 0 && res != -EINTR && res != -EAGAIN && res != -EBUSY)
+		fatal(r, "io_uring_submit", res);
+}
 
 static struct io_uring_sqe *
 get_sqe(struct ring *r)
 {
 	struct io_uring_sqe *sqe;
 
-	while (!(sqe = io_uring_get_sqe(&r->u))) {
-		int res = io_uring_submit(&r->u);
-
-		METER_ADD(r->stats.enters, 1);
-		if (res < 0 && res != -EINTR && res != -EAGAIN && res != -EBUSY)
-			fatal(r, "io_uring_submit", res);
-	}
+	while (!(sqe = io_uring_get_sqe(&r->u)))
+		ring_submit(r);
 	return sqe;
 }
 
@@ -606,6 +627,29 @@ ring_fallocate(struct ring *r, struct op *op, int fd, int mode, uint64_t off, ui
 	struct io_uring_sqe *sqe = get_sqe(r);
 
 	io_uring_prep_fallocate(sqe, fd, mode, (off_t)off, (off_t)n);
+	start(r, sqe, op);
+}
+
+void
+ring_open(struct ring *r, struct op *op, const char *path, int flags)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	io_uring_prep_openat(sqe, AT_FDCWD, path, flags | O_CLOEXEC, 0);
+	sqe->flags |= IOSQE_ASYNC; /* tried at once it would run, and block, here */
+	start(r, sqe, op);
+}
+
+/* The command lies at the end of the SQE, from byte 48 on. */
+void
+ring_cmd(struct ring *r, struct op *op, int fd, uint32_t code, const void *cmd, size_t n)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	assert(n <= (size_t)(r->wide ? RING_CMD_WIDE_MAX : RING_CMD_MAX));
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
+	sqe->cmd_op = code;
+	memcpy((char *)sqe + offsetof(struct io_uring_sqe, cmd), cmd, n);
 	start(r, sqe, op);
 }
 

@@ -26,10 +26,12 @@ enum { OPERANDS_MAX = 6, WORDS_MAX = 64, PARAM_MAX = 32 };
 
 /* What a verb takes besides its operands. */
 enum {
-	TAKES_NSID = 1,         /* --nsid */
-	TAKES_WATCH = 2,        /* --watch: it only looks */
-	GIVES_JSON = 4,         /* its result is a file, not a report */
-	GIVES_EVENTS = 8,       /* it listens until it is interrupted */
+	TAKES_NSID = 1,    /* --nsid */
+	TAKES_WATCH = 2,   /* --watch: it only looks */
+	GIVES_JSON = 4,    /* its result is a file, not a report */
+	GIVES_EVENTS = 8,  /* it listens until it is interrupted */
+	TAKES_QUEUES = 16, /* --queues, --depth */
+	TAKES_FORCE = 32,  /* --force */
 };
 
 struct verb {
@@ -78,13 +80,19 @@ static const struct verb verbs[] = {
 	{"vm add", "NAME VOLUME,... [UID]", "name disks@ uid#", 0,
 	 "give clients of that user these disks"},
 	{"vm remove", "NAME", "name", 0, "remove a VM, disconnect its clients"},
+	{"ublk add", "VOLUME", "volume", TAKES_QUEUES,
+	 "make a volume a block device, and print its path"},
+	{"ublk del", "DEVICE", "name", TAKES_FORCE, "delete such a device"},
+	{"ublk list", "", "", TAKES_WATCH, "block devices of an initiator"},
 };
 
 struct options {
 	const char *socket;
 	bool json, watch;
 	uint64_t interval;      /* us */
-	uint32_t nsid;          /* 0: not given */
+	uint32_t nsid;          /* 0: not given, as of the next two */
+	uint32_t queues, depth;
+	bool force;
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -99,6 +107,12 @@ static const struct cli_opt opts[] = {
 	  CLI_DURATION, AT(interval), 10000, UINT64_C(86400000000) },
 	{ "nsid", 'n', "NSID", "with \"ns add\": its namespace id, otherwise the first free one",
 	  CLI_U32, AT(nsid), 1, 0xfffffffe },
+	{ "queues", 0, "N", "with \"ublk add\": of the device, otherwise one for each reactor",
+	  CLI_U32, AT(queues), 1, 64 },
+	{ "depth", 0, "N", "with \"ublk add\": requests of a queue at a time, otherwise 128",
+	  CLI_U32, AT(depth), 1, 512 },
+	{ "force", 0, NULL, "with \"ublk del\": even while it is mounted", CLI_FLAG, AT(force), 0,
+	  0 },
 	CLI_COMMON_OPTS,
 };
 
@@ -310,6 +324,12 @@ verb_params(const struct verb *v, int argc, char **argv, const struct options *o
 	rc = put_operands(&w, v, argc, argv, err);
 	if (o->nsid)
 		conf_put_u64(&w, "nsid", o->nsid);
+	if (o->queues)
+		conf_put_u64(&w, "queues", o->queues);
+	if (o->depth)
+		conf_put_u64(&w, "depth", o->depth);
+	if (o->force)
+		conf_put_bool(&w, "force", true);
 	if (rc) {
 		conf_writer_fini(&w);
 		return rc;
@@ -448,6 +468,10 @@ check_options(const struct verb *v, const struct options *o, struct err *err)
 {
 	if (o->nsid && !(v->takes & TAKES_NSID))
 		return err_set(err, -EINVAL, "--nsid goes with \"ns add\" only");
+	if ((o->queues || o->depth) && !(v->takes & TAKES_QUEUES))
+		return err_set(err, -EINVAL, "--queues and --depth go with \"ublk add\" only");
+	if (o->force && !(v->takes & TAKES_FORCE))
+		return err_set(err, -EINVAL, "--force goes with \"ublk del\" only");
 	if (o->watch && !(v->takes & TAKES_WATCH))
 		return err_set(err, -EINVAL, "--watch does not go with \"%s\"", v->words);
 	return 0;

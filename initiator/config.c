@@ -47,6 +47,7 @@ config_free(struct config *c)
 		vm_config_fini(&c->vms[i]);
 	free(c->volumes);
 	free(c->vms);
+	free(c->ublks);
 	free(c->hosts);
 	free(c->control);
 	free(c->shm);
@@ -211,6 +212,45 @@ read_vms(struct config *c, const struct conf_node *root, struct err *err)
 	return 0;
 }
 
+/* ---- ublk devices ---- */
+
+static int
+check_ublk(const struct config *c, const struct conf_node *n, struct err *err)
+{
+	const struct ublk_config *u = &c->ublks[c->nr_ublks - 1];
+
+	for (unsigned i = 0; i + 1 < c->nr_ublks; i++)
+		if (!strcmp(c->ublks[i].volume, u->volume))
+			return conf_err(n, err, -EEXIST, "volume '%s' has a device already",
+					u->volume);
+	if (!has_volume(c, u->volume))
+		return conf_err(n, err, -ENOENT, "there is no volume '%s'", u->volume);
+	return 0;
+}
+
+static int
+read_ublks(struct config *c, const struct conf_node *root, struct err *err)
+{
+	const struct conf_node *list = NULL, *e;
+	int ret = conf_get_array(root, "ublk", &list, err);
+
+	if (ret < 0)
+		return ret;
+	if (conf_len(list) > UBLK_CONFIGS_MAX)
+		return conf_err(list, err, -E2BIG, "at most %u entries", UBLK_CONFIGS_MAX);
+	c->ublks = calloc(conf_len(list) + 1, sizeof(*c->ublks));
+	if (!c->ublks)
+		return err_set(err, -ENOMEM, "no memory");
+	conf_for_each (list, e) {
+		ret = config_read_ublk(e, &c->ublks[c->nr_ublks++], err);
+		if (!ret)
+			ret = check_ublk(c, e, err);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 /* ---- files ---- */
 
 static int
@@ -219,7 +259,7 @@ read_root(struct config *c, const struct initiator *in, const struct conf_node *
 {
 	static const char *const known[] = {"control", "shm",       "reactors",  "poll_us",
 					    "buffers", "zero_copy", "placement", "hosts",
-					    "volumes", "vms",       NULL};
+					    "volumes", "vms",       "ublk",      NULL};
 	int ret;
 
 	ret = conf_as_object(root, err);
@@ -233,6 +273,8 @@ read_root(struct config *c, const struct initiator *in, const struct conf_node *
 		ret = read_volumes(c, root, err);
 	if (!ret)
 		ret = read_vms(c, root, err);
+	if (!ret)
+		ret = read_ublks(c, root, err);
 	return ret;
 }
 

@@ -12,6 +12,7 @@
 #define SLUICE_INITIATOR_CONFIG_H
 
 #include "common/conf.h"
+#include "initiator/front_ublk.h"
 #include "initiator/initiator.h"
 #include "initiator/vm.h"
 #include "initiator/volume.h"
@@ -31,6 +32,8 @@ struct config {                 /* ours, strings too */
 	unsigned nr_volumes;
 	struct vm_config *vms;
 	unsigned nr_vms;
+	struct ublk_config *ublks;
+	unsigned nr_ublks;
 };
 
 /* in: who we are (hosts_identity()), for hosts that do not say. */
@@ -49,9 +52,9 @@ void vm_config_fini(struct vm_config *vm);
 /* "reactors": [cpu...] or a number, and the other settings that are read at start only. */
 int config_read_settings(struct config *c, const struct conf_node *root, struct err *err);
 
-/* Makes volumes and VMs what c says. Clients of a VM that leaves or changes are disconnected.
- * Reactor 0. On failure the rest is applied all the same; err tells the first one. The hosts of c
- * become the initiator's. */
+/* Makes volumes and VMs what c says; front_ublk_apply() does that, and the ublk devices. Clients of
+ * a VM that leaves or changes are disconnected. Reactor 0. On failure the rest is applied all the
+ * same; err tells the first one. The hosts of c become the initiator's. */
 int config_apply(struct initiator *in, struct config *c, struct err *err);
 
 #endif

@@ -55,6 +55,7 @@ struct vf {               /* one client or VM; lock of the initiator */
 	struct volume *disks[VF_DISKS_MAX]; /* [nsid - 1]; counted */
 	struct mem_table *mem;              /* current; counted */
 	uint32_t uid, pid;                  /* peer credentials */
+	bool holds; /* while it is there its volumes cannot be removed */
 	void *front;                        /* its front's own */
 	/* Set by the front, called on reactor 0 without the lock: its "vms" entry was taken away,
 	 * disconnect it. */

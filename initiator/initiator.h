@@ -8,6 +8,7 @@
 struct front_shm;
 struct front_vhost;
 struct volume;
+struct front_ublk;
 
 struct initiator {
 	pthread_mutex_t lock;
@@ -25,6 +26,7 @@ struct initiator {
 	unsigned nr_hosts;
 	struct front_shm *shm;  /* NULL: not started or ended */
 	struct front_vhost *vhost; /* NULL: no disk ever had a socket */
+	struct front_ublk *ublk; /* NULL: not used */
 	struct ctl_server *ctl; /* NULL: no control socket */
 	char *config_path, *control_path, *shm_path; /* ours */
 	uint64_t started_ms;    /* CLOCK_MONOTONIC */

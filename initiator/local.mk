@@ -10,6 +10,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/config.h \
 	%D%/config_apply.c \
 	%D%/config_read.c \
+	%D%/config_ublk.c \
 	%D%/discover.c \
 	%D%/front.c \
 	%D%/front.h \
@@ -21,6 +22,18 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_shm_queue.h \
 	%D%/front_shm_ring.c \
 	%D%/front_shm_ring.h \
+	%D%/front_ublk.c \
+	%D%/front_ublk.h \
+	%D%/front_ublk_abi.h \
+	%D%/front_ublk_ctrl.c \
+	%D%/front_ublk_ctrl.h \
+	%D%/front_ublk_dev.c \
+	%D%/front_ublk_dev.h \
+	%D%/front_ublk_params.c \
+	%D%/front_ublk_params.h \
+	%D%/front_ublk_queue.c \
+	%D%/front_ublk_queue.h \
+	%D%/front_ublk_start.c \
 	%D%/front_vhost.c \
 	%D%/front_vhost.h \
 	%D%/front_vhost_blk.c \
@@ -66,6 +79,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/verbs_later.c \
 	%D%/verbs_list.c \
 	%D%/verbs_table.h \
+	%D%/verbs_ublk.c \
 	%D%/vf.c \
 	%D%/vf.h \
 	%D%/vm.h \

@@ -32,6 +32,10 @@ const struct ctl_verb initiator_verbs[] = {
 	{"vm.add", "name:string disks:array [uid:number]",
 	 "Adds a VM: who comes with that uid gets these volumes as disks.", verb_vm_add},
 	{"vm.remove", "name:string", "Removes a VM and disconnects its clients.", verb_vm_remove},
+	{"ublk.add", "volume:string [queues:number] [depth:number]",
+	 "Makes a volume a block device of this host.", verb_ublk_add},
+	{"ublk.del", "name:string [force:bool]", "Deletes such a device.", verb_ublk_del},
+	{"ublk.list", "", "Lists ublk devices.", verb_ublk_list},
 	{"reload", "", "Reads the configuration file again and applies what changed.", verb_reload},
 	{"log-level", "[level:string]", "Shows or sets the log level: error, warning, info, debug.",
 	 report_log_level},
@@ -123,7 +127,7 @@ initiator_reload(struct initiator *in, struct err *err)
 	if (ret)
 		return ret;
 	warn_settings(in, c);
-	ret = config_apply(in, c, err);
+	ret = front_ublk_apply(in, c, err);
 	config_free(c);
 	if (!ret)
 		log_info("%s applied", in->config_path);

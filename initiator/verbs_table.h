@@ -29,6 +29,11 @@ VERB(vm_remove);
 VERB(grants);
 VERB(discover);
 
+/* verbs_ublk.c: adding and deleting answer when the driver has. */
+VERB(ublk_add);
+VERB(ublk_del);
+VERB(ublk_list);
+
 extern const struct ctl_verb initiator_verbs[];
 
 #endif

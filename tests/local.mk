@@ -26,6 +26,7 @@ unit_tests = \
 	%D%/unit/test_err \
 	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
+	%D%/unit/test_front_ublk \
 	%D%/unit/test_hosts \
 	%D%/unit/test_hconn \
 	%D%/unit/test_hconn_life \
@@ -68,6 +69,7 @@ unit_tests = \
 %C%_unit_test_sluice_client_LDADD = %D%/lib/libunit.a initiator/client/libsluice.a $(CUNIT_LIBS)
 initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CUNIT_LIBS)
 %C%_unit_test_assoc_steps_LDADD = $(initiator_ldadd)
+%C%_unit_test_front_ublk_LDADD = $(initiator_ldadd)
 %C%_unit_test_hosts_LDADD = $(initiator_ldadd)
 %C%_unit_test_iconfig_LDADD = $(initiator_ldadd)
 %C%_unit_test_path_LDADD = $(initiator_ldadd)
@@ -153,7 +155,8 @@ e2e_tests = \
 interop_tests = \
 	%D%/interop/linux-6.1.sh \
 	%D%/interop/linux-6.12.sh \
-	%D%/interop/tshark.sh
+	%D%/interop/tshark.sh \
+	%D%/interop/ublk.sh
 
 # Unit tests with a second thread beside a ring: valgrind lets no other thread run while one waits in
 # io_uring_enter, so these would stand still. Sanitizers see them instead.

@@ -21,6 +21,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_shm_queue.h \
 	%D%/front_shm_ring.c \
 	%D%/front_shm_ring.h \
+	%D%/front_shm_wake.c \
+	%D%/front_shm_wake.h \
 	%D%/hconn.c \
 	%D%/hconn.h \
 	%D%/hconn_impl.h \

@@ -26,6 +26,7 @@ unit_tests = \
 	%D%/unit/test_err \
 	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
+	%D%/unit/test_front_shm_wake \
 	%D%/unit/test_hosts \
 	%D%/unit/test_hconn \
 	%D%/unit/test_hconn_life \
@@ -56,6 +57,7 @@ unit_tests = \
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
 %C%_unit_test_front_LDADD = $(initiator_ldadd)
 %C%_unit_test_front_shm_LDADD = initiator/client/libsluice.a $(initiator_ldadd)
+%C%_unit_test_front_shm_wake_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_SOURCES = %D%/unit/test_hconn.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_life_SOURCES = %D%/unit/test_hconn_life.c %D%/lib/hpeer.c %D%/lib/hpeer.h

@@ -138,10 +138,11 @@ e2e_tests = \
 	%D%/e2e/startup.py \
 	%D%/e2e/volumes.py
 
-# Other people's hosts: by tests/run-all and "make check-interop", not by "make check".
+# Other people's hosts and targets: by tests/run-all and "make check-interop", not by "make check".
 interop_tests = \
 	%D%/interop/linux-6.1.sh \
 	%D%/interop/linux-6.12.sh \
+	%D%/interop/nvmet.sh \
 	%D%/interop/tshark.sh
 
 # Unit tests with a second thread beside a ring: valgrind lets no other thread run while one waits in

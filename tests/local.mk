@@ -129,6 +129,7 @@ e2e_tests = \
 	%D%/e2e/limits.py \
 	%D%/e2e/matrix.py \
 	%D%/e2e/memory.py \
+	%D%/e2e/netem.py \
 	%D%/e2e/paths.py \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \
@@ -196,6 +197,7 @@ EXTRA_DIST += \
 	%D%/lib/controller.py \
 	%D%/lib/daemon.py \
 	%D%/lib/initiator.py \
+	%D%/lib/link.py \
 	%D%/lib/nvmetcp.py \
 	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \

@@ -37,6 +37,18 @@ front_share(const struct vq *q, unsigned n, unsigned free)
 	return MIN(n, sure + (free > more ? (free - more + 1) / 2 : 0));
 }
 
+static bool
+tell_all(struct reactor *r, enum vq_moment when)
+{
+	bool again = false;
+	struct vq *q;
+
+	list_for_each (&r->vqs, q, node)
+		if (q->ops->tell)
+			again |= q->ops->tell(q, when);
+	return again;
+}
+
 void
 front_poll(struct reactor *r)
 {
@@ -44,6 +56,7 @@ front_poll(struct reactor *r)
 	unsigned free;
 	struct vq *q;
 
+	tell_all(r, VQ_TURN);
 	if (!free_contexts(r, &free))
 		return;
 	list_for_each (&r->vqs, q, node)
@@ -73,6 +86,8 @@ front_idle(void *arg, bool sleep)
 	bool armed = false;
 	struct vq *q;
 
+	if (tell_all(r, sleep ? VQ_SLEEP : VQ_IDLE))
+		return true;
 	if (sleep)
 		list_for_each (&r->vqs, q, node)
 			armed |= q->ops->arm(q);

@@ -22,6 +22,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_shm_queue.h \
 	%D%/front_shm_ring.c \
 	%D%/front_shm_ring.h \
+	%D%/front_shm_wake.c \
+	%D%/front_shm_wake.h \
 	%D%/front_ublk.c \
 	%D%/front_ublk.h \
 	%D%/front_ublk_abi.h \

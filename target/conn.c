@@ -55,13 +55,13 @@ conn_move(struct conn *c, enum conn_state to)
 {
 	assert(states[c->state].next & BIT(to));
 	log_debug("conn %u: %s -> %s", c->id, states[c->state].name, states[to].name);
-	c->state = to;
+	METER_SET(c->state, to);
 }
 
 const char *
 conn_state_name(const struct conn *c)
 {
-	return states[c->state].name;
+	return states[METER_GET(c->state)].name;
 }
 
 /* freeing */
@@ -145,7 +145,7 @@ conn_cmd_get(struct conn *c)
 		return NULL;
 	}
 	list_push_back(&c->cmds, &cmd->node);
-	c->nr_cmds++;
+	METER_ADD(c->nr_cmds, 1);
 	c->nr_open++;
 	return cmd;
 }
@@ -155,7 +155,7 @@ conn_cmd_put(struct conn *c, struct cmd *cmd)
 {
 	list_del(&cmd->node);
 	list_push_front(&c->free_cmds, &cmd->node); /* ...and the warmest is used again */
-	c->nr_cmds--;
+	METER_SUB(c->nr_cmds, 1);
 	if (c->pause == PAUSE_SLOT)
 		conn_resume(c);
 	conn_unpin(c);
@@ -178,7 +178,7 @@ conn_set_queue(struct conn *c, struct ctrl *ctrl, uint16_t qid, uint16_t sqsize,
 		return res;
 	c->ctrl = ctrl;
 	c->qid = qid;
-	c->sqsize = sqsize;
+	METER_SET(c->sqsize, sqsize);
 	c->no_sq_flow_control = no_sq_flow_control;
 	ring_timer_del(&c->timer);
 	conn_move(c, CONN_LIVE);

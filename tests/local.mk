@@ -26,6 +26,7 @@ unit_tests = \
 	%D%/unit/test_err \
 	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
+	%D%/unit/test_front_shm_wake \
 	%D%/unit/test_front_ublk \
 	%D%/unit/test_hosts \
 	%D%/unit/test_hconn \
@@ -60,6 +61,7 @@ unit_tests = \
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
 %C%_unit_test_front_LDADD = $(initiator_ldadd)
 %C%_unit_test_front_shm_LDADD = initiator/client/libsluice.a $(initiator_ldadd)
+%C%_unit_test_front_shm_wake_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_SOURCES = %D%/unit/test_hconn.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_life_SOURCES = %D%/unit/test_hconn_life.c %D%/lib/hpeer.c %D%/lib/hpeer.h
@@ -142,6 +144,7 @@ e2e_tests = \
 	%D%/e2e/limits.py \
 	%D%/e2e/matrix.py \
 	%D%/e2e/memory.py \
+	%D%/e2e/netem.py \
 	%D%/e2e/paths.py \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \
@@ -151,10 +154,11 @@ e2e_tests = \
 	%D%/e2e/startup.py \
 	%D%/e2e/volumes.py
 
-# Other people's hosts: by tests/run-all and "make check-interop", not by "make check".
+# Other people's hosts and targets: by tests/run-all and "make check-interop", not by "make check".
 interop_tests = \
 	%D%/interop/linux-6.1.sh \
 	%D%/interop/linux-6.12.sh \
+	%D%/interop/nvmet.sh \
 	%D%/interop/tshark.sh \
 	%D%/interop/ublk.sh
 
@@ -174,7 +178,8 @@ valgrind_tests = \
 # Speed, by tests/run-all: short runs that fail when something is wildly off.
 bench_tests = \
 	%D%/bench/smoke.sh
-EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run
+EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run \
+	%D%/bench/volume.py
 bench_sources = \
 	%D%/bench/bench.c %D%/bench/bench.h \
 	%D%/bench/link.c %D%/bench/link.h
@@ -209,6 +214,7 @@ EXTRA_DIST += \
 	%D%/lib/controller.py \
 	%D%/lib/daemon.py \
 	%D%/lib/initiator.py \
+	%D%/lib/link.py \
 	%D%/lib/nvmetcp.py \
 	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \

@@ -135,7 +135,8 @@ e2e_tests = \
 interop_tests = \
 	%D%/interop/linux-6.1.sh \
 	%D%/interop/linux-6.12.sh \
-	%D%/interop/tshark.sh
+	%D%/interop/tshark.sh \
+	%D%/interop/vm.sh
 
 # Unit tests with a second thread beside a ring: valgrind lets no other thread run while one waits in
 # io_uring_enter, so these would stand still. Sanitizers see them instead.
@@ -194,7 +195,8 @@ EXTRA_DIST += \
 	%D%/interop/guest_image.sh \
 	%D%/interop/run \
 	%D%/interop/suites \
-	%D%/interop/target.sh
+	%D%/interop/target.sh \
+	%D%/interop/vm_world.sh
 
 # No test may hang for ever: ten minutes with the machine to itself is beyond any of them.
 TEST_EXTENSIONS = .sh .py

@@ -336,15 +336,61 @@ front_vhost_free(struct initiator *in)
 /* what there is, for sluicectl */
 
 static void
+put_hex(struct conf_writer *w, const char *key, uint64_t v)
+{
+	conf_put_fmt(w, key, "0x%llx", (unsigned long long)v);
+}
+
+static unsigned
+running(const struct vhost_conn *c)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; c && i < VHOST_QUEUES_MAX; i++)
+		n += c->rings[i].running;
+	return n;
+}
+
+static void
+put_row(struct conf_writer *w, const struct vhost_dev *d)
+{
+	const struct vhost_conn *c = d->conn;
+
+	conf_begin_object(w, NULL);
+	conf_put_str(w, "name", d->vm);
+	conf_put_u64(w, "uid", d->uid);
+	conf_put_str(w, "disks", d->vol->name);
+	if (c) {
+		conf_put_u64(w, "client", c->vf->id);
+		conf_put_u64(w, "pid", (uint64_t)c->cred.pid);
+	} else {
+		conf_put_null(w, "client");
+		conf_put_null(w, "pid");
+	}
+	conf_put_u64(w, "queues", running(c));
+	conf_put_str(w, "socket", d->cfg.socket);
+	conf_end(w);
+}
+
+void
+front_vhost_put_rows(struct conf_writer *w, const struct initiator *in)
+{
+	const struct vhost_dev *d;
+
+	if (!in->vhost)
+		return;
+	list_for_each (&in->vhost->devs, d, node)
+		put_row(w, d);
+}
+
+static void
 put_counters(struct conf_writer *w, const struct vhost_conn *c)
 {
 	uint64_t fetched = 0, completed = 0, bad = 0, kicks = 0, calls = 0;
-	unsigned running = 0;
 
 	for (unsigned i = 0; c && i < VHOST_QUEUES_MAX; i++) {
 		const struct vhost_queue *q = c->rings[i].q;
 
-		running += c->rings[i].running;
 		if (!q)
 			continue;
 		fetched += METER_GET(q->vq.fetched);
@@ -353,7 +399,6 @@ put_counters(struct conf_writer *w, const struct vhost_conn *c)
 		kicks += METER_GET(q->kicks);
 		calls += METER_GET(q->calls);
 	}
-	conf_put_u64(w, "queues", running);
 	conf_put_u64(w, "requests", fetched);
 	conf_put_u64(w, "completed", completed);
 	conf_put_u64(w, "refused", bad);
@@ -361,36 +406,48 @@ put_counters(struct conf_writer *w, const struct vhost_conn *c)
 	conf_put_u64(w, "interrupts", calls);
 }
 
+/* Of this connection, but for connects and faults. */
 static void
-put_dev(struct conf_writer *w, const struct vhost_dev *d)
+put_stats(struct conf_writer *w, const struct vhost_dev *d)
 {
 	const struct vhost_conn *c = d->conn;
 
 	conf_begin_object(w, NULL);
 	conf_put_str(w, "vm", d->vm);
 	conf_put_str(w, "volume", d->vol->name);
-	conf_put_str(w, "socket", d->cfg.socket);
-	conf_put_str(w, "state", c ? c->closing ? "ending" : "connected" : "waiting");
-	if (c)
-		conf_put_u64(w, "pid", (uint64_t)c->cred.pid);
-	else
-		conf_put_null(w, "pid");
-	conf_put_fmt(w, "features", "0x%llx", c ? (unsigned long long)c->features : 0ull);
-	conf_put_bool(w, "packed", c && (c->features & BIT64(VIRTIO_F_RING_PACKED)));
+	conf_put_str(w, "state", !c ? "waiting" : c->closing ? "ending" : "connected");
 	conf_put_u64(w, "connects", d->connects);
 	conf_put_u64(w, "faults", d->faults);
+	conf_put_u64(w, "queues", running(c));
+	put_hex(w, "features", c ? c->features : 0);
+	put_hex(w, "protocol_features", c ? c->protocol : 0);
 	put_counters(w, c);
 	conf_end(w);
 }
 
 void
-front_vhost_put(struct conf_writer *w, struct initiator *in)
+front_vhost_put_stats(struct conf_writer *w, const struct initiator *in)
 {
 	const struct vhost_dev *d;
 
 	conf_begin_array(w, "vhost");
 	if (in->vhost)
 		list_for_each (&in->vhost->devs, d, node)
-			put_dev(w, d);
+			put_stats(w, d);
 	conf_end(w);
+}
+
+unsigned
+front_vhost_count(const struct initiator *in, unsigned *ret_connected)
+{
+	const struct vhost_dev *d;
+	unsigned n = 0;
+
+	*ret_connected = 0;
+	if (in->vhost)
+		list_for_each (&in->vhost->devs, d, node) {
+			n++;
+			*ret_connected += d->conn != NULL;
+		}
+	return n;
 }

@@ -34,7 +34,10 @@ bool front_vhost_busy(const struct initiator *in);
 void front_vhost_abandon(struct initiator *in);
 void front_vhost_free(struct initiator *in);
 
-/* Writes an array "vhost" with a row for each device; with the lock. */
-void front_vhost_put(struct conf_writer *w, struct initiator *in);
+/* With the lock: a row for each device, as "vms" has them; an array "vhost" with their counters;
+ * how many there are, and with how many a VMM is connected. */
+void front_vhost_put_rows(struct conf_writer *w, const struct initiator *in);
+void front_vhost_put_stats(struct conf_writer *w, const struct initiator *in);
+unsigned front_vhost_count(const struct initiator *in, unsigned *ret_connected);
 
 #endif

@@ -1,8 +1,9 @@
 /* Who a client is: credentials become a VF with the disks of a "vms" entry. See vf.h and vm.h.
  *
  * Happy path: vm_add() holds the volumes of an entry, and opens the sockets of disks that have one;
- * vf_for_peer() makes a VF of the entry with the peer's uid, which holds them too; vf_put() lets go.
- * Removing an entry disconnects its VFs, each of which ends when its front has let go of everything.
+ * vf_for_peer() makes a VF of the entry with the peer's uid, which holds them too; vf_put() lets
+ * go. Removing an entry disconnects its VFs, each of which ends when its front has let go of
+ * everything.
  *
  * What can fail: a volume that is not there, a uid that has an entry already or none at all;
  * memory.
@@ -31,8 +32,8 @@ vm_find(const struct initiator *in, const char *name)
 	return NULL;
 }
 
-static bool
-has_shm(const struct vm *vm)
+bool
+vm_has_shm(const struct vm *vm)
 {
 	unsigned i;
 
@@ -58,7 +59,7 @@ vm_of_uid(const struct initiator *in, uint32_t uid)
 	struct vm *vm;
 
 	list_for_each(&in->vms, vm, node)
-		if (vm->uid == uid && has_shm(vm))
+		if (vm->uid == uid && vm_has_shm(vm))
 			return vm;
 	return NULL;
 }
@@ -258,6 +259,7 @@ vf_for_disk(struct initiator *in, const char *name, struct volume *disk, uint32_
 	if (!vf)
 		return NULL;
 	initiator_lock(in);
+	vf->of_device = true;
 	vf->disks[0] = volume_get(disk);
 	vf_list(in, vf);
 	initiator_unlock(in);

@@ -41,6 +41,7 @@ struct vm *vm_find(const struct initiator *in, const char *name);
 bool vm_same(const struct vm *vm, const struct vm_config *cfg);
 /* Clients of its uid come for disks by shared-memory queues: then the uid is no other's. */
 bool vm_config_has_shm(const struct vm_config *cfg);
+bool vm_has_shm(const struct vm *vm);
 /* The first entry that has v as a disk, or NULL. */
 const struct vm *vm_of_disk(const struct initiator *in, const struct volume *v);
 

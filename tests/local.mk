@@ -160,7 +160,8 @@ interop_tests = \
 	%D%/interop/linux-6.12.sh \
 	%D%/interop/nvmet.sh \
 	%D%/interop/tshark.sh \
-	%D%/interop/ublk.sh
+	%D%/interop/ublk.sh \
+	%D%/interop/vm.sh
 
 # Unit tests with a second thread beside a ring: valgrind lets no other thread run while one waits in
 # io_uring_enter, so these would stand still. Sanitizers see them instead.
@@ -225,7 +226,8 @@ EXTRA_DIST += \
 	%D%/interop/guest_image.sh \
 	%D%/interop/run \
 	%D%/interop/suites \
-	%D%/interop/target.sh
+	%D%/interop/target.sh \
+	%D%/interop/vm_world.sh
 
 # No test may hang for ever: ten minutes with the machine to itself is beyond any of them.
 TEST_EXTENSIONS = .sh .py

@@ -87,9 +87,9 @@ left_there(struct op *op, int res, uint32_t flags)
 static void
 try_leave(struct ublk_queue *q)
 {
-	if (!q->aborted || q->armed > 0 || q->vq.inflight > 0 || q->gone)
+	if (!(q->aborted || q->error) || q->armed > 0 || q->vq.inflight > 0 || q->gone)
 		return;
-	q->gone = true;
+	q->gone = q->vq.ending = true;
 	list_del(&q->vq.node);
 	q->left.done = left_there;
 	ring_post(q->vq.r->ring, q->vq.r->in->reactors[0].ring, &q->left);
@@ -128,11 +128,13 @@ command_done(struct op *op, int res, uint32_t flags)
 		q->arrived[(q->first + q->waiting++) % q->depth] = tag_of(t);
 		return;
 	}
-	if (res < 0 && res != -ENODEV)
+	if (res == -ENODEV) {
+		/* The block layer has ended all requests before the driver gives commands back. */
+		q->aborted = q->vq.ending = true;
+		q->waiting = 0;
+	} else if (res < 0) {
 		driver_refused(q, res);
-	/* The block layer has ended all requests before the driver gives commands back. */
-	q->aborted = q->vq.ending = true;
-	q->waiting = 0;
+	}
 	try_leave(q);
 }
 
@@ -353,6 +355,8 @@ ublk_queue_init(struct ublk_queue *q)
 	              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (!q->tags || !q->arrived || !q->bufs)
 		return -ENOMEM;
+	/* Swapped out they might wait for a write to this very device. Needs a right, too. */
+	mlock2(q->bufs, (size_t)q->depth * q->buf_size, MLOCK_ONFAULT);
 	q->descs = map(q->descs_size, PROT_READ, MAP_SHARED | MAP_POPULATE, q->fd, off);
 	if (!q->descs)
 		return -errno;

@@ -322,6 +322,8 @@ added(struct op *op, int res, uint32_t flags)
 	}
 }
 
+/* Not offered: UBLK_F_UNPRIVILEGED_DEV. The driver kills the server of such a device when a request
+ * takes 30 s, which is no fault where a target is being waited for. */
 static void
 add(struct ublk_dev *d)
 {

@@ -152,6 +152,7 @@ e2e_tests = \
 	%D%/e2e/sluicectl.py \
 	%D%/e2e/soak.py \
 	%D%/e2e/startup.py \
+	%D%/e2e/ublk.py \
 	%D%/e2e/volumes.py
 
 # Other people's hosts and targets: by tests/run-all and "make check-interop", not by "make check".

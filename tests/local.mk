@@ -44,6 +44,7 @@ unit_tests = \
 	%D%/unit/test_meter \
 	%D%/unit/test_nearest \
 	%D%/unit/test_path \
+	%D%/unit/test_perf_stamp \
 	%D%/unit/test_pdu \
 	%D%/unit/test_pdu_build \
 	%D%/unit/test_pdu_stream \
@@ -68,6 +69,8 @@ unit_tests = \
 %C%_unit_test_hconn_life_LDADD = $(initiator_ldadd)
 %C%_unit_test_io_LDADD = $(initiator_ldadd)
 %C%_unit_test_mem_LDADD = $(initiator_ldadd)
+%C%_unit_test_perf_stamp_SOURCES = %D%/unit/test_perf_stamp.c initiator/client/perf_stamp.c
+%C%_unit_test_perf_stamp_LDADD = %D%/lib/libunit.a $(CUNIT_LIBS)
 %C%_unit_test_sluice_client_LDADD = %D%/lib/libunit.a initiator/client/libsluice.a $(CUNIT_LIBS)
 initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CUNIT_LIBS)
 %C%_unit_test_assoc_steps_LDADD = $(initiator_ldadd)

@@ -272,7 +272,7 @@ tell(struct volume *v)
 	conf_put_str(&w, "state", volume_state_name(v->state));
 	conf_put_u64(&w, "size", v->bytes);
 	conf_put_fmt(&w, "text", "%s: %s", v->name, what);
-	ctl_events_take(&v->in->events, v->in->reactors[0].ring, ctl_event_end(&w));
+	ctl_events_take(&v->in->events, NULL, ctl_event_end(&w));
 }
 
 void

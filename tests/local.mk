@@ -149,6 +149,7 @@ e2e_tests = \
 	%D%/e2e/memory.py \
 	%D%/e2e/netem.py \
 	%D%/e2e/paths.py \
+	%D%/e2e/quickstart.sh \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \
 	%D%/e2e/restarts.py \

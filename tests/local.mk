@@ -119,7 +119,9 @@ proto_tests = \
 	%D%/proto/nvm.py \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
-	%D%/proto/storms.py
+	%D%/proto/storms.py \
+	%D%/proto/v_inflight.py \
+	%D%/proto/v_rings.py
 
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
@@ -189,6 +191,7 @@ EXTRA_DIST += \
 	%D%/lib/initiator.py \
 	%D%/lib/nvmetcp.py \
 	%D%/lib/runner.py \
+	%D%/lib/vhost.py \
 	%D%/lib/wire.py \
 	%D%/interop/guest \
 	%D%/interop/guest.sh \

@@ -30,6 +30,7 @@ finish()
 	if [ -n "$keep" ]; then guest_note "kept: $guest_work"; else rm -rf "$guest_work"; fi
 }
 trap finish EXIT
+trap 'exit 143' TERM INT
 
 vm_world_start "$guest_work" || exit 1
 guest_label="VM with Linux $series"

@@ -120,6 +120,7 @@ proto_tests = \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
 	%D%/proto/storms.py \
+	%D%/proto/v_hostile.py \
 	%D%/proto/v_inflight.py \
 	%D%/proto/v_rings.py
 

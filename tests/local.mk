@@ -120,12 +120,16 @@ proto_tests = \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
 	%D%/proto/storms.py \
+	%D%/proto/v_fuzz.py \
 	%D%/proto/v_hostile.py \
 	%D%/proto/v_inflight.py \
+	%D%/proto/v_life.py \
+	%D%/proto/v_messages.py \
 	%D%/proto/v_rings.py
 
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
+	%D%/e2e/devices.py \
 	%D%/e2e/durability.py \
 	%D%/e2e/limits.py \
 	%D%/e2e/reactors.py \

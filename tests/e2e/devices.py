@@ -235,6 +235,42 @@ def test_a_socket_that_cannot_be_had_is_told_and_changes_nothing():
         assert [r["name"] for r in w.initiator.ctl("vms")] == ["vm0"]
 
 
+def test_lost_memory_of_one_guest_disturbs_no_connection_to_a_target():
+    """Rings stay, data does not: what touches it is our system calls, on connections that all share."""
+    with World(disks=2, members=1) as w:
+        other = w.disk(1)
+        for kind in T_OUT, T_IN:
+            data = Region(16 * MIB, 16 * MIB, 0x7E0000000000, seal=False)
+            d = w.disk(mem=Memory(Region(0, 16 * MIB, 0x7F0000000000), data))
+            os.ftruncate(data.fd, 4096)
+            req = d.prepare(kind, 0, n=MIB, at=20 * MIB)
+            d.add(req, d.segs(req))
+            beside = [other.submit(T_OUT, 2048 * n, pattern(MIB, n)) for n in range(4)]
+            os.eventfd_write(d.rings[0].kick, 1)
+            d.gone()
+            other.wait(*beside)
+            for n in range(4):
+                assert other.read(2048 * n, MIB) == pattern(MIB, n)
+        assert "taken away by its owner" in w.log()
+        path, = w.initiator.ctl("paths")
+        assert path["state"] == "live" and path["attempts"] <= 1, path
+        other.close()
+
+
+def test_payload_goes_through_no_buffer_of_ours_with_direct_placement():
+    with World(conf={"placement": "direct"}) as w:
+        d = w.disk()
+        for n in range(8):
+            d.write(2048 * n, pattern(MIB, n))
+            assert d.read(2048 * n, MIB) == pattern(MIB, n)
+        stats = w.initiator.ctl("stats")
+        assert sum(p["read_bytes"] for p in stats["paths"]) >= 8 * MIB, stats["paths"]
+        assert sum(p["copied_bytes"] for p in stats["paths"]) == 0, stats["paths"]
+        # What is staged is headers of PDUs.
+        assert sum(r["rx_staged"] for r in stats["reactors"]) < 65536, stats["reactors"]
+        d.close()
+
+
 def test_devices_are_listed_with_their_queues_and_counters():
     with World(disks=2, queues=4) as w:
         assert row(w)["client"] is None and row(w)["queues"] == 0

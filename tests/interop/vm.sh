@@ -45,7 +45,7 @@ suite=vm
 (. /test/vm.sh)
 END
 vm_world_qemu 640M
-guest_boot "$series" 400 "$guest_work/test" "${vm_qemu[@]}"
+guest_boot "$series" 600 "$guest_work/test" "${vm_qemu[@]}"
 if vm_world_stop; then
 	guest_result "ok initiator and targets end well"
 else

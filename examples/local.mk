@@ -3,6 +3,7 @@ EXTRA_DIST += \
 	%D%/quickstart \
 	%D%/quickstart.py \
 	%D%/shm-hello.c \
+	%D%/sluice-initiator.service \
 	%D%/sluice-target.service \
 	%D%/target-one-disk.json \
 	%D%/target-two-subsystems.json \

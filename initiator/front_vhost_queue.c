@@ -136,16 +136,36 @@ take_chain(struct vhost_queue *q)
 	return false;
 }
 
-/* Only when a page of any VM was lost. */
+static const char lost[] = "memory of the guest was taken away by its owner";
+
+/* Memory of any VM was lost since this one's was looked at. */
+static bool
+anything_lost(const struct vhost_queue *q)
+{
+	return atomic_load_explicit(&guard_hits, memory_order_acquire) != q->hits;
+}
+
+/* Ours was: zeroes are in its place, which make no sense as a ring. */
 static bool
 lost_memory(struct vhost_queue *q)
 {
-	unsigned hits = atomic_load_explicit(&guard_hits, memory_order_acquire);
-
-	if (hits == q->hits)
+	if (!anything_lost(q))
 		return false;
-	q->hits = hits;
-	return mem_table_spoiled(q->mem);
+	q->hits = atomic_load_explicit(&guard_hits, memory_order_acquire);
+	if (!mem_table_spoiled(q->mem))
+		return false;
+	tell_broken(q, "memory of the guest was taken away by its owner", true);
+	return true;
+}
+
+/* The ring cannot be. Zeroes where its memory was are no fault of the guest's. */
+static void
+ring_broke(struct vhost_queue *q)
+{
+	if (lost_memory(q))
+		tell_broken(q, lost, true);
+	else
+		tell_broken(q, q->ring.why, false);
 }
 
 static bool
@@ -157,7 +177,7 @@ queue_fetch(struct vq *vq, unsigned *free)
 	if (q->vq.ending)
 		return true;
 	if (lost_memory(q))
-		tell_broken(q, "memory of the guest was taken away by its owner", true);
+		tell_broken(q, lost, true);
 	if (q->told || !vring_has_work(&q->ring))
 		return true;
 	vring_disarm(&q->ring);
@@ -166,7 +186,7 @@ queue_fetch(struct vq *vq, unsigned *free)
 		got++;
 	*free -= MIN(*free, got);
 	if (q->ring.why)
-		tell_broken(q, q->ring.why, false);
+		ring_broke(q);
 	else if (vring_flush(&q->ring)) /* what was answered at once */
 		call_guest(q);
 	return got < share || share == BATCH;
@@ -177,8 +197,9 @@ queue_has_work(const struct vq *vq, unsigned free)
 {
 	const struct vhost_queue *q = of(vq);
 
-	return !q->vq.ending && !q->told && front_share(vq, 1, free) > 0 &&
-	       vring_has_work(&q->ring);
+	if (q->vq.ending || q->told)
+		return false;
+	return anything_lost(q) || (front_share(vq, 1, free) > 0 && vring_has_work(&q->ring));
 }
 
 static bool

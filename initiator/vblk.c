@@ -265,10 +265,13 @@ begin_ranges(const struct vblk_dev *dev, const struct mem_table *mem, const stru
 static uint8_t *
 status_place(const struct mem_table *mem, const struct vring_chain *c)
 {
-	const struct vring_seg *last = &c->seg[c->nr - 1];
+	const struct vring_seg *last;
 	struct iovec iov;
 
-	if (c->nr == c->nr_out || !mem_map(mem, last->addr + (last->len - 1), 1, &iov, 1))
+	if (c->nr == c->nr_out)
+		return NULL;
+	last = &c->seg[c->nr - 1];
+	if (mem_map(mem, last->addr + (last->len - 1), 1, &iov, 1) != 1)
 		return NULL;
 	return iov.iov_base;
 }

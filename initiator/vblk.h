@@ -20,10 +20,8 @@ enum {
 	VBLK_SECTOR = 512,
 	/* Bytes of one io of a request; the rest follows when it has ended. */
 	VBLK_STEP_MAX = 4 << 20,
-	/* For the device's configuration: segments of data, ranges of a DISCARD or WRITE_ZEROES and
-	 * sectors of one range. Requests with more data segments than that work, up to IO_SG_MAX.
-	 */
-	VBLK_SEG_MAX = 254,
+	/* For the device's configuration: ranges of a DISCARD or WRITE_ZEROES and sectors of one.
+	 * Requests have as many segments of data as a guest likes, up to IO_SG_MAX. */
 	VBLK_RANGES_MAX = 16,
 	VBLK_RANGE_SECTORS_MAX = 1 << 17, /* 64 MiB */
 };

@@ -130,7 +130,13 @@ proto_tests = \
 	%D%/proto/nvm.py \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
-	%D%/proto/storms.py
+	%D%/proto/storms.py \
+	%D%/proto/v_fuzz.py \
+	%D%/proto/v_hostile.py \
+	%D%/proto/v_inflight.py \
+	%D%/proto/v_life.py \
+	%D%/proto/v_messages.py \
+	%D%/proto/v_rings.py
 
 # A scripted peer of the initiator that does what none may do: a target, a client.
 hostile_tests = \
@@ -142,6 +148,7 @@ hostile_tests = \
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
 	%D%/e2e/addresses.py \
+	%D%/e2e/devices.py \
 	%D%/e2e/durability.py \
 	%D%/e2e/events.py \
 	%D%/e2e/limits.py \
@@ -225,6 +232,7 @@ EXTRA_DIST += \
 	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \
 	%D%/lib/shm.py \
+	%D%/lib/vhost.py \
 	%D%/lib/wire.py \
 	%D%/interop/guest \
 	%D%/interop/guest.sh \

@@ -30,6 +30,7 @@ finish()
 	if [ -n "$keep" ]; then guest_note "kept: $guest_work"; else rm -rf "$guest_work"; fi
 }
 trap finish EXIT
+trap 'exit 143' TERM INT
 
 vm_world_start "$guest_work" || exit 1
 guest_label="VM with Linux $series"
@@ -44,7 +45,7 @@ suite=vm
 (. /test/vm.sh)
 END
 vm_world_qemu 640M
-guest_boot "$series" 400 "$guest_work/test" "${vm_qemu[@]}"
+guest_boot "$series" 600 "$guest_work/test" "${vm_qemu[@]}"
 if vm_world_stop; then
 	guest_result "ok initiator and targets end well"
 else

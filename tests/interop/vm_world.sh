@@ -12,7 +12,7 @@
 vm_hostid=2cd2c43b-a90a-45c1-a8cd-86b33ab273b5
 vm_nqn=nqn.2026-11.io.sluice:vm
 vm_mb=(32 16)        # of each file
-vm_seconds=${vm_seconds:-600} # after which a program is ended, whatever happens
+vm_seconds=${vm_seconds:-900} # after which a program is ended, whatever happens
 vm_target_pid=() vm_target_port=(0 0) vm_initiator_pid='' vm_dir='' vm_qemu=()
 
 vm_programs()

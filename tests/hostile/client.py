@@ -406,8 +406,8 @@ def test_memory_given_back_in_flight_is_kept_until_then_and_gone_afterwards():
 
 def test_limits_refuse_what_is_too_much_and_end_nothing():
     with hostile() as c:
-        regions = [c.memory(PAGE) for _ in range(64)]
-        refused("64 regions already", c.memory, PAGE)
+        regions = [c.memory(PAGE) for _ in range(256)]
+        refused("256 regions already", c.memory, PAGE)
         queues = [c.queue(2, 4) for _ in range(64)]
         refused("64 queues already", c.queue, 2, 4)
         for q in queues[::7]:

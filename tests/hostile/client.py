@@ -19,9 +19,9 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from controller import BLOCK, Controller
+from controller import Controller
 from daemon import SCALE, Target, config, find_program
-from initiator import HOSTNQN, Initiator, hosts, volume
+from initiator import Initiator, hosts, volume
 from rawshm import *
 from rawshm import F_SEAL_FUTURE_WRITE, F_SEAL_SEAL, F_SEAL_WRITE, MSG
 from runner import main, until
@@ -406,8 +406,8 @@ def test_memory_given_back_in_flight_is_kept_until_then_and_gone_afterwards():
 
 def test_limits_refuse_what_is_too_much_and_end_nothing():
     with hostile() as c:
-        regions = [c.memory(PAGE) for _ in range(64)]
-        refused("64 regions already", c.memory, PAGE)
+        regions = [c.memory(PAGE) for _ in range(256)]
+        refused("256 regions already", c.memory, PAGE)
         queues = [c.queue(2, 4) for _ in range(64)]
         refused("64 queues already", c.queue, 2, 4)
         for q in queues[::7]:
@@ -551,6 +551,25 @@ def test_a_client_that_reads_no_replies_waits_alone():
                 c.send(VOLUME, name="mine")
         except (TimeoutError, BlockingIOError):
             pass
+
+
+def test_events_and_replies_do_not_mix():
+    """Queues break while requests are on their way: one reply to each request, one event for each queue."""
+    with hostile() as c:
+        for _ in range(40):
+            queues, names = [c.queue(2, 4) for _ in range(8)], ["mine", "digests"] * 10
+            for n, name in enumerate(names):
+                if n % 2 == 0 and n // 2 < len(queues):
+                    queues[n // 2].put_word(SQ_TAIL, 77)
+                    queues[n // 2].kick()
+                c.send(VOLUME, name=name)
+            got = [c.receive() for _ in range(len(names) + len(queues))]
+            assert [m.name for m in got if m.op == VOLUME] == names, [(m.op, m.name, m.id) for m in got]
+            assert sorted(m.id for m in got if m.op == EVENT) == [q.id for q in queues], [(m.op, m.id) for m in got]
+            for q in queues:
+                q.free()
+                for fd in (q.fd, q.kick_fd, q.wake_fd):
+                    os.close(fd)
 
 
 # ---- all at once ----

@@ -9,14 +9,17 @@ comes of it. Then each of them serves a read.
 """
 import os
 import re
+import socket
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from controller import *
+from controller import Gone
 from daemon import SCALE
-from initiator import HOSTNQN, Initiator
+from initiator import Initiator
 from rawshm import Client, Guarded
 from runner import main, until
 from wire import *
@@ -212,11 +215,6 @@ class Fixture:
         if r.arm:
             self.ctrl.arm(*r.arm, r.times)
 
-    def conf(self):
-        addr, port = self.ctrl.addr
-        return {"nqn": self.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port),
-                                            "reconnect_delay": 1, **self.row.settings}]}
-
     def reform(self):
         """From now on it is honest."""
         if self.row.arm and self.row.outcome != "again":
@@ -232,8 +230,7 @@ class Campaign:
         self.fixtures = {r.name: Fixture(r, n) for n, r in enumerate(rows)}
         self.everyone = list(self.fixtures.values())
         self.i = Initiator({
-            "hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2],
-                       "subsystems": [f.conf() for f in self.everyone]}],
+            "hosts": hosts_json(*[f.ctrl.entry(**f.row.settings) for f in self.everyone]),
             "volumes": [{"name": f.volume, "members": [f.nqn + "/1"]} for f in self.everyone]})
         until(self.settled, "every path to be decided", 30 * SCALE)
         self.stats = self.i.ctl("stats")
@@ -322,24 +319,6 @@ class Campaign:
             assert f.ctrl.accepted >= 2, "there was no second attempt"
 
 
-class Once:
-    """Made on first use; what went wrong then goes wrong for every test."""
-
-    def __init__(self, make):
-        self.make, self.made, self.error = make, None, None
-
-    def __call__(self):
-        if self.error:
-            raise AssertionError(self.error)
-        if not self.made:
-            try:
-                self.made = self.make()
-            except BaseException as e:
-                self.error = f"the rows did not run: {e!r}"
-                raise
-        return self.made
-
-
 ENDS = {"again": "fails_that_attempt_only", "dead": "is_given_up_with_a_reason", "without": "has_no_disk_until_it_does",
         "fine": "is_taken"}
 
@@ -362,13 +341,11 @@ for _outcome in (("again",), ("dead", "without", "fine")):
 class One:
     """A daemon with one volume on one controller."""
 
-    def __init__(self, name, **settings):
+    def __init__(self, name, conf=None, **settings):
         self.ctrl = Controller(f"nqn.2026-11.io.sluice:{name}")
-        addr, port = self.ctrl.addr
         self.i = Initiator({
-            "hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2], "subsystems": [
-                {"nqn": self.ctrl.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port),
-                                                  "reconnect_delay": 1, **settings}]}]}],
+            **(conf or {}),
+            "hosts": hosts_json(self.ctrl.entry(**settings)),
             "volumes": [{"name": "v", "members": [self.ctrl.nqn + "/1"]}],
             "vms": [{"name": "m", "disks": [{"volume": "v"}]}]})
         until(lambda: self.volume()["state"] == "ready", "the volume", 10 * SCALE)
@@ -488,6 +465,54 @@ def test_a_response_for_nothing_on_the_admin_queue_costs_the_path_and_no_more():
         until(lambda: "violation (unknown-tag)" in o.i.log(), "the violation", 5 * SCALE)
         assert o.read() == (0, True)
         assert o.i.ctl("stats")["paths"][0]["violations"] == 1
+
+
+# ---- a connection that was given up ----
+
+LATER = b"written much later, "
+
+
+def stale(zero_copy):
+    """The target asks for data and does not read it, then its admin queue falls silent: the path is made again and
+    the writes end on it. What the first connection still carries was there before."""
+    with One("stale-" + zero_copy, {"zero_copy": zero_copy}, keep_alive_tmo=1) as o:
+        o.ctrl.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        go, read, carried = threading.Event(), threading.Event(), bytearray()
+
+        def evil(link, c):
+            for x in [c] + [link.next_cmd() for _ in range(3)]:
+                link.ask(x, 0, x.len)
+            o.ctrl.arm("keep_alive", lambda link, c: link.silence())
+            go.wait(30 * SCALE)
+            try:
+                while got := link.sock.recv(65536):
+                    carried.extend(got)
+            except OSError:
+                pass
+            read.set()
+            raise Gone("read")
+
+        o.ctrl.arm("write", evil)
+        client = Client(o.i.shm)
+        q, nsid, mem = client.queue(8), client.volume("v").nsid, Guarded(client, [131072] * 4)
+        cids = [q.submit(WRITE, nsid, i * 256, 256, [sg]) for i, sg in enumerate(mem.sg)]
+        assert [q.wait(cid) for cid in cids] == [0] * 4
+        assert mem.data == o.ctrl.disk[:4 * 131072], "the disk has other data"
+        mem.map[:] = (LATER * (mem.size // len(LATER) + 1))[:mem.size]
+        time.sleep(0.3)
+        go.set()
+        assert read.wait(20 * SCALE)
+        assert LATER not in carried, "bytes that the client wrote later were sent on the old connection"
+        assert o.ctrl.accepted >= 4, f"{o.ctrl.accepted} connections"
+        client.close()
+
+
+def test_a_connection_that_was_given_up_carries_nothing_that_was_written_later():
+    stale("never")
+
+
+def test_a_connection_that_was_given_up_carries_nothing_that_was_written_later_with_zero_copy():
+    stale("always")
 
 
 main(globals())

@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from controller import *
 from daemon import SCALE
-from initiator import HOSTNQN, Initiator
+from initiator import Initiator
 from rawshm import Client, Guarded
 from runner import main, until
 from wire import *
@@ -97,9 +97,7 @@ class Fixture:
             self.ctrl.arm(r.stage, r.evil)
 
     def conf(self):
-        addr, port = self.ctrl.addr
-        return {"nqn": self.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port), "reconnect_delay": 1,
-                                            **(self.row.settings if self.row else {})}]}
+        return self.ctrl.entry(**(self.row.settings if self.row else {}))
 
 
 class Campaign:
@@ -108,7 +106,7 @@ class Campaign:
         self.everyone, self.honest = list(self.fixtures.values()), Fixture(None, len(ROWS))
         every = self.everyone + [self.honest]
         self.i = Initiator({
-            "hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2], "subsystems": [f.conf() for f in every]}],
+            "hosts": hosts_json(*[f.conf() for f in every]),
             "volumes": [{"name": f.volume, "members": [f.nqn + "/1"]} for f in every],
             "vms": [{"name": "m", "disks": [{"volume": f.volume} for f in every]}]})
         self.client = Client(self.i.shm)
@@ -166,19 +164,7 @@ class Campaign:
         assert path["lost"] == (r.words == LOST), path
 
 
-class Once:
-    made = None
-
-    def __call__(self):
-        if isinstance(self.made, str):
-            raise AssertionError(self.made)
-        if not self.made:
-            self.made = "the rows did not run"
-            self.made = Campaign()
-        return self.made
-
-
-campaign = Once()
+campaign = Once(Campaign)
 
 
 def add_test(r):
@@ -208,8 +194,8 @@ def test_a_target_that_does_not_take_the_connection_is_given_up_at_its_limit():
         s.connect_ex(full.getsockname())
     addr, port = full.getsockname()
     nqn = "nqn.2026-11.io.sluice:full"
-    with Initiator({"hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2], "subsystems": [
-            {"nqn": nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port)}]}]}],
+    with Initiator({
+            "hosts": hosts_json({"nqn": nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port)}]}),
             "volumes": [{"name": "v", "members": [nqn + "/1"]}]}) as i:
         until(lambda: "TCP connect: no answer in time" in i.log(), "the limit", 15 * SCALE)
     for s in waiting + [full]:

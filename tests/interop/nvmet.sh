@@ -11,7 +11,7 @@
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/guest.sh"
 
-series=6.1 seconds=300 keep=''
+series=6.1 seconds=500 keep=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--series) series=$2; shift 2 ;;
@@ -32,14 +32,14 @@ host_action()
 	local verb=$1
 	shift
 	case $verb in
-	start) daemons_start && until_true 30 all_ready ;;
+	start) daemons_start && until_true 60 all_ready ;;
 	discovered) discovered "$*" ;;
-	load) load "$1" --count 400 ;;
+	load) load "$1" --count 200 ;;
 	begin) load "$1" --time 60 >"$guest_work/load.out" 2>&1 7<&- 8<&- & load_pid=$! ;;
 	end) load_end ;;
-	capacity) until_true 20 test_volume "$1" "v['size'] == $2" ;;
-	path) until_true 30 test_path "$1" ;;
-	logged) until_true 20 grep -q "$*" "$guest_work/initiator.log" ;;
+	capacity) until_true 40 test_volume "$1" "v['size'] == $2" ;;
+	path) until_true 60 test_path "$1" ;;
+	logged) until_true 40 grep -q "$*" "$guest_work/initiator.log" ;;
 	sums) sums ;;
 	stop) daemons_stop ;;
 	*) echo "unknown request: $verb"; return 1 ;;
@@ -124,12 +124,12 @@ sums()
 
 daemons_start()
 {
-	timeout 290 "$build/target/sluice-target" --listen 127.0.0.1:0 --nqn "$ours" ram:32M \
+	timeout 490 "$build/target/sluice-target" --listen 127.0.0.1:0 --nqn "$ours" ram:32M \
 		>"$guest_work/target.log" 2>&1 </dev/null 7<&- 8<&- &
 	target_pid=$!
 	until_said "$guest_work/target.log" 'listening on 127' || return 1
 	configure "$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$guest_work/target.log")"
-	timeout 280 "$build/initiator/sluice-initiator" -c "$guest_work/initiator.json" \
+	timeout 480 "$build/initiator/sluice-initiator" -c "$guest_work/initiator.json" \
 		>"$guest_work/initiator.log" 2>&1 </dev/null 7<&- 8<&- &
 	initiator_pid=$!
 	until_said "$guest_work/initiator.log" '^ready'

@@ -13,10 +13,14 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/conf_tree.h \
 	%D%/conf_write.c \
 	%D%/conf_write.h \
+	%D%/crew.c \
+	%D%/crew.h \
 	%D%/ctl.c \
 	%D%/ctl.h \
 	%D%/ctl_client.c \
 	%D%/ctl_client.h \
+	%D%/ctl_events.c \
+	%D%/ctl_events.h \
 	%D%/ctl_path.c \
 	%D%/ctl_path.h \
 	%D%/ctl_server.c \
@@ -33,16 +37,22 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/nearest.c \
 	%D%/nearest.h \
 	%D%/nvme.h \
+	%D%/patience.c \
+	%D%/patience.h \
 	%D%/pdu.c \
 	%D%/pdu.h \
 	%D%/pdu_stream.c \
 	%D%/pdu_stream.h \
 	%D%/perm.c \
 	%D%/perm.h \
+	%D%/report.c \
+	%D%/report.h \
 	%D%/ring.c \
 	%D%/ring.h \
 	%D%/show.c \
 	%D%/show.h \
+	%D%/signals.c \
+	%D%/signals.h \
 	%D%/units.c \
 	%D%/units.h \
 	%D%/wire.h

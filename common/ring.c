@@ -2,7 +2,8 @@
  *
  * user_data is the op's address; its low bits tell what kind of completion it is:
  *   TAG_OP    an op submitted here: counted in flight until the completion without CQE_MORE
- *   TAG_MSG   an op posted by another ring: counted by nobody
+ *   TAG_MSG   an op posted by another ring, or one that completes only if it fails: counted by
+ *             nobody
  *   TAG_QUIET a cancel or a post of ours: only failures complete, and those that matter abort
  */
 #include "common/ring.h"
@@ -51,6 +52,7 @@ struct ring {
 	unsigned spin_misses, sleeps_since_spin;
 	unsigned zc_flags;      /* what this kernel takes with SENDMSG_ZC */
 	bool wide;              /* SQEs of 128 bytes; another ring polls it */
+	bool yield;             /* this spin is to end */
 	bool stopping;
 };
 
@@ -245,6 +247,12 @@ ring_set_idle_hook(struct ring *r, bool (*idle)(void *arg, bool sleep), void *ar
 	r->idle_arg = arg;
 }
 
+void
+ring_yield(struct ring *r)
+{
+	r->yield = true;
+}
+
 /* timers */
 
 void
@@ -394,14 +402,14 @@ spin(struct ring *r)
 	if (n)
 		until = MIN(until, list_entry(n, struct ring_timer, node)->due);
 	METER_ADD(r->stats.spins, 1);
-	for (; now < until; now = clock_ns()) {
+	for (r->yield = false; now < until && !r->yield; r->now = now = clock_ns()) {
 		enter(r, false);
 		if (io_uring_cq_ready(&r->u) || work_elsewhere(r, false)) {
 			r->spin_misses = 0;
 			return true;
 		}
 	}
-	if (r->spin_misses < SPIN_MISSES)
+	if (!r->yield && r->spin_misses < SPIN_MISSES)
 		r->spin_misses++;
 	return false;
 }
@@ -578,6 +586,15 @@ ring_poll(struct ring *r, struct op *op, int fd, unsigned events)
 }
 
 void
+ring_poll_many(struct ring *r, struct op *op, int fd, unsigned events)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	io_uring_prep_poll_multishot(sqe, fd, events);
+	start(r, sqe, op);
+}
+
+void
 ring_read(struct ring *r, struct op *op, int fd, void *buf, uint32_t n, uint64_t off, int buf_index)
 {
 	struct io_uring_sqe *sqe = get_sqe(r);
@@ -601,6 +618,17 @@ ring_write(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n, u
 		io_uring_prep_write(sqe, fd, buf, n, off);
 	sqe->rw_flags = rw_flags;
 	start(r, sqe, op);
+}
+
+void
+ring_write_now(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	io_uring_prep_write(sqe, fd, buf, n, (uint64_t)-1);
+	sqe->rw_flags = RWF_NOWAIT;
+	sqe->user_data = (uintptr_t)op | TAG_MSG;
+	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 }
 
 void

@@ -82,6 +82,9 @@ void ring_set_turn_hook(struct ring *r, void (*hook)(void *arg), void *arg);
  * spins, and with sleep set once more before it sleeps, where the hook arranges to be woken first.
  * True: there is work, the turn goes on to its handlers and its hook at once. */
 void ring_set_idle_hook(struct ring *r, bool (*idle)(void *arg, bool sleep), void *arg);
+/* From the idle hook: whoever is to bring work waits for this very core. The ring sleeps at once
+ * instead of spinning on. */
+void ring_yield(struct ring *r);
 
 uint64_t ring_now(const struct ring *r); /* ns, monotonic, taken once for each turn */
 const struct ring_stats *ring_stats(const struct ring *r);
@@ -113,11 +116,16 @@ void ring_sendmsg(struct ring *r, struct op *op, int fd, const struct msghdr *ms
  * fall back. */
 void ring_sendmsg_zc(struct ring *r, struct op *op, int fd, const struct msghdr *msg);
 void ring_poll(struct ring *r, struct op *op, int fd, unsigned events);
+/* A completion with CQE_MORE each time that the file tells of something new; the last has none. */
+void ring_poll_many(struct ring *r, struct op *op, int fd, unsigned events);
 /* buf_index: registered buffer that holds the whole span, or -1. rw_flags: RWF_DSYNC... */
 void ring_read(struct ring *r, struct op *op, int fd, void *buf, uint32_t n, uint64_t off,
                int buf_index);
 void ring_write(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n, uint64_t off,
                 int buf_index, int rw_flags);
+/* Writes when the ring submits, or not at all: never waits for the file, and needs its memory only
+ * until then. done comes only if it failed (-EAGAIN: it would have had to wait; -EOPNOTSUPP). */
+void ring_write_now(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n);
 void ring_readv(struct ring *r, struct op *op, int fd, const struct iovec *iov, unsigned n,
                 uint64_t off);
 void ring_fsync(struct ring *r, struct op *op, int fd, bool data_only);

@@ -29,8 +29,9 @@ enum {
 	TAKES_NSID = 1,         /* --nsid */
 	TAKES_WATCH = 2,        /* --watch: it only looks */
 	GIVES_JSON = 4,         /* its result is a file, not a report */
-	TAKES_QUEUES = 8,       /* --queues, --depth */
-	TAKES_FORCE = 16,       /* --force */
+	GIVES_EVENTS = 8,       /* it listens until it is interrupted */
+	TAKES_QUEUES = 16,      /* --queues, --depth */
+	TAKES_FORCE = 32,       /* --force */
 };
 
 struct verb {
@@ -51,6 +52,7 @@ static const struct verb verbs[] = {
 	{"controllers", "", "", TAKES_WATCH, "controllers that hosts have open"},
 	{"connections", "", "", TAKES_WATCH, "TCP connections and their queues"},
 	{"stats", "", "", TAKES_WATCH, "counters and latencies"},
+	{"events", "", "", GIVES_EVENTS, "what happens, as it happens"},
 	{"reload", "", "", 0, "read the configuration file again and apply it"},
 	{"dump-config", "", "", GIVES_JSON, "print the running configuration"},
 	{"save", "[FILE]", "path", 0, "write the running configuration to its file or FILE"},
@@ -397,6 +399,46 @@ verb_run(struct ctl_client *c, const struct verb *v, const char *params, const s
 	return 0;
 }
 
+/* One line: when, what, and a sentence. */
+static void
+print_event(const struct conf *event, bool json)
+{
+	const struct conf_node *root = conf_root(event), *params = conf_get(root, "params");
+	const char *name = "", *text = "";
+	time_t now = time(NULL);
+	char when[32];
+
+	if (json) {
+		print_json(root, false);
+		return;
+	}
+	conf_get_str(root, "method", CONF_FILE_MAX, &name, NULL);
+	conf_get_str(params, "text", CONF_FILE_MAX, &text, NULL);
+	strftime(when, sizeof(when), "%F %T", localtime(&now));
+	printf("%s %s: %s\n", when, name, text);
+}
+
+/* Until the daemon ends, or we are interrupted. */
+static int
+events_run(struct ctl_client *c, const struct options *o, struct err *err)
+{
+	const struct conf_node *result;
+	struct conf *doc;
+	int rc = ctl_client_call(c, "subscribe", NULL, &doc, &result, err);
+
+	while (rc == 0) {
+		conf_free(doc);
+		rc = ctl_client_event(c, &doc, err);
+		if (rc == 0)
+			print_event(doc, o->json);
+		if (rc == 0 && fflush(stdout)) {
+			conf_free(doc);
+			rc = err_set(err, -errno, "cannot write: %s", strerror(errno));
+		}
+	}
+	return rc;
+}
+
 /* Where the daemon should be: what was said, else where ours would be, else where root's is; a
  * target's before an initiator's. */
 static const char *
@@ -463,7 +505,8 @@ main(int argc, char **argv)
 		return usage_err(&err);
 	rc = ctl_client_open(&client, socket_path(&o, path, sizeof(path)), &err);
 	if (rc == 0) {
-		rc = verb_run(&client, v, params, &o, &err);
+		rc = v->takes & GIVES_EVENTS ? events_run(&client, &o, &err)
+		                             : verb_run(&client, v, params, &o, &err);
 		ctl_client_close(&client);
 	}
 	free(params);

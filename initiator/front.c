@@ -4,32 +4,61 @@
 #include "initiator/initiator.h"
 #include "initiator/io.h"
 
+/* Contexts are shared so that VFs whose targets do not answer never hold all of them, however many
+ * they are: a few of each queue come out of the spare ones, which nobody else may have; of the
+ * others a queue has at most as many as it leaves free. */
+
 static unsigned
-free_contexts(const struct reactor *r)
+beyond_sure(const struct vq *q)
 {
-	unsigned free = IO_CONTEXTS;
+	return q->inflight > IO_SURE ? q->inflight - IO_SURE : 0;
+}
+
+/* Those that are free and not spare. False: none at all is left. */
+static bool
+free_contexts(const struct reactor *r, unsigned *ret)
+{
+	unsigned free = IO_CONTEXTS - IO_SPARE, used = 0;
 	const struct vq *q;
 
-	list_for_each (&r->vqs, q, node)
-		free -= MIN(free, q->inflight);
-	return free;
+	list_for_each (&r->vqs, q, node) {
+		used += q->inflight;
+		free -= MIN(free, beyond_sure(q));
+	}
+	*ret = free;
+	return used < IO_CONTEXTS;
 }
 
 unsigned
 front_share(const struct vq *q, unsigned n, unsigned free)
 {
-	if (free <= q->inflight)
-		return 0;
-	return MIN(n, (free - q->inflight + 1) / 2);
+	unsigned more = beyond_sure(q), sure = more ? 0 : IO_SURE - q->inflight;
+
+	return MIN(n, sure + (free > more ? (free - more + 1) / 2 : 0));
+}
+
+static bool
+tell_all(struct reactor *r, enum vq_moment when)
+{
+	bool again = false;
+	struct vq *q;
+
+	list_for_each (&r->vqs, q, node)
+		if (q->ops->tell)
+			again |= q->ops->tell(q, when);
+	return again;
 }
 
 void
 front_poll(struct reactor *r)
 {
-	unsigned free = free_contexts(r);
 	bool enough = true;
+	unsigned free;
 	struct vq *q;
 
+	tell_all(r, VQ_TURN);
+	if (!free_contexts(r, &free))
+		return;
 	list_for_each (&r->vqs, q, node)
 		enough &= q->ops->fetch(q, &free);
 	if (!enough) /* another one is the first next time */
@@ -39,9 +68,11 @@ front_poll(struct reactor *r)
 static bool
 any_work(const struct reactor *r)
 {
-	unsigned free = free_contexts(r);
 	const struct vq *q;
+	unsigned free;
 
+	if (!free_contexts(r, &free))
+		return false;
 	list_for_each (&r->vqs, q, node)
 		if (q->ops->has_work(q, free))
 			return true;
@@ -55,6 +86,8 @@ front_idle(void *arg, bool sleep)
 	bool armed = false;
 	struct vq *q;
 
+	if (tell_all(r, sleep ? VQ_SLEEP : VQ_IDLE))
+		return true;
 	if (sleep)
 		list_for_each (&r->vqs, q, node)
 			armed |= q->ops->arm(q);

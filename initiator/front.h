@@ -20,13 +20,22 @@ struct vf;
 struct volume;
 
 struct vq;
+enum vq_moment {
+	VQ_TURN,  /* once in each turn */
+	VQ_IDLE,  /* the reactor has nothing to do, and spins */
+	VQ_SLEEP, /* it is about to sleep */
+};
+
 struct vq_ops {
-	/* Takes commands, at most *free, which is the reactor's free contexts and goes down by what
-	 * was taken. False: there were more commands than contexts. */
+	/* Takes commands, at most front_share() of *free, which goes down by what was taken. False:
+	 * there were more commands than contexts. */
 	bool (*fetch)(struct vq *q, unsigned *free);
 	/* The VF is asked to wake us. False: nothing to ask, it was asked already. */
 	bool (*arm)(struct vq *q);
 	bool (*has_work)(const struct vq *q, unsigned free); /* fetch() would take something */
+	/* May be NULL. Tells the VF of completions for which it was not woken yet, if it is time.
+	 * True: look again before sleeping. */
+	bool (*tell)(struct vq *q, enum vq_moment when);
 	void (*complete)(struct vq *q,
 	                 struct io *io); /* io->token says which command; status is io->status */
 	void (*flush)(struct vq *q);     /* everything of this turn is completed: tell the VF */
@@ -69,8 +78,8 @@ void front_poll(struct reactor *r); /* fetches what is in its queues; once in ea
 /* For ring_set_idle_hook(): arg is the reactor. While it spins: is there work? Before it sleeps:
  * arms the queues first. */
 bool front_idle(void *arg, bool sleep);
-/* Of n commands those that a queue may take: as many contexts as it has in flight stay free for
- * others, so that VFs whose targets do not answer never hold all of them. */
+/* Of n commands those that a queue may take: up to IO_SURE, and of the free contexts that are not
+ * spare as many as it leaves free for others. */
 unsigned front_share(const struct vq *q, unsigned n, unsigned free);
 
 /* On reactor 0, without the lock: every VF that has vol as a disk is told. */

@@ -45,16 +45,23 @@ part_unref(struct hconn *hc, struct part *p)
 		part_end(hc, p, p->status, p->dw0);
 }
 
+static void
+count_answer(struct hconn *hc, const struct part *p, uint16_t status)
+{
+	if (status == 0 && p->to_host)
+		METER_ADD(hc->stats.bytes_read, p->len);
+	else if (status == 0)
+		METER_ADD(hc->stats.bytes_written, p->len);
+	meter_hist_add(&hc->stats.latency, ring_now(hc->cfg.r->ring) - p->sent_at);
+}
+
 void
 inflight_answer(struct hconn *hc, struct part *p, uint16_t status, uint32_t dw0, uint32_t dw1)
 {
 	if (status == 0 && p->ddgst_bad)
 		status = NVME_SC_TRAN_TPORT_ERROR; /* transient: worth another try */
-	else if (status == 0 && p->to_host)
-		METER_ADD(hc->stats.bytes_read, p->len);
-	else if (status == 0)
-		METER_ADD(hc->stats.bytes_written, p->len);
-	meter_hist_add(&hc->stats.latency, ring_now(hc->cfg.r->ring) - p->sent_at);
+	if (p != &hc->connect)
+		count_answer(hc, p, status);
 	p->answered = true;
 	p->status = status;
 	p->dw0 = dw0;
@@ -260,7 +267,8 @@ send_in_capsule(struct hconn *hc, struct part *p)
 	v = perm_span(&hc->perm, p->tag, 0, p->len, PERM_READ, iov, PART_SG_MAX, &n);
 	assert(v == PERM_OK);
 	(void)v;
-	METER_ADD(hc->stats.in_capsule, 1);
+	if (p != &hc->connect)
+		METER_ADD(hc->stats.in_capsule, 1);
 	send_start(hc, send_get(hc, p, 0, p->len));
 }
 

@@ -2,14 +2,15 @@
 #ifndef SLUICE_INITIATOR_H
 #define SLUICE_INITIATOR_H
 
+#include "common/ctl_events.h"
 #include "initiator/reactor.h"
 
-struct ctl_server;
 struct front_shm;
 struct front_ublk;
 
 struct initiator {
 	pthread_mutex_t lock;
+	struct crew crew;
 	struct reactor *reactors;
 	unsigned nr_reactors;
 	int cpus[REACTORS_MAX]; /* of "reactors": [0, 1]; -1: not pinned */
@@ -30,8 +31,7 @@ struct initiator {
 	char hostnqn[224];
 	uint8_t hostid[16];
 	uint32_t next_vf;
-	/* The event for control clients. Reactor 0, or posted to it. */
-	void (*event)(struct initiator *in, const char *name, const char *text);
+	struct ctl_events events; /* for those who watch the control socket */
 };
 
 static inline void

@@ -1,12 +1,12 @@
 /* The I/O context. See io.h for its life.
  *
- * io_start() begins to cut; io_issue() makes parts as long as there are any to be had and gives
- * each to a path of its member. A part that failed in a way that may pass is sent again; otherwise
- * its status becomes the io's, if it is the first. io_unpin() ends the io when nothing of it runs
- * any more; io_turn() completes it to its front.
+ * io_start() begins to cut; io_issue() makes up to IO_PARTS parts and gives each to a path of its
+ * member, and goes on as they end. A part that failed in a way that may pass is sent again;
+ * otherwise its status becomes the io's, if it is the first. When all parts were made and have
+ * ended io_end() puts the io on the ready list; io_turn() completes it to its front.
  *
- * Where contexts or parts run out, nothing fails: fronts stop fetching, contexts wait for parts in
- * order.
+ * Where contexts run out, nothing fails: fronts stop fetching. Parts never run out, there are
+ * IO_PARTS for each context: so nobody waits because parts of others wait for a dead target.
  */
 #include "initiator/io.h"
 
@@ -14,6 +14,7 @@
 #include "common/meter.h"
 #include "initiator/part.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -26,7 +27,7 @@ struct io_part { /* a part of ours, and what Dataset Management sends of it */
 struct io_pool {
 	struct io *ios;        /* IO_CONTEXTS */
 	struct iovec *sgs;     /* IO_SG_MAX for each */
-	struct io_part *parts; /* IO_PARTS */
+	struct io_part *parts; /* IO_PARTS for each */
 	struct list free_ios, free_parts;
 	unsigned fresh_ios, fresh_parts; /* never used: their pages are untouched */
 };
@@ -47,7 +48,7 @@ pages(size_t n)
 
 #define SGS_SIZE   (sizeof(struct iovec) * IO_SG_MAX * IO_CONTEXTS)
 #define IOS_SIZE   (sizeof(struct io) * IO_CONTEXTS)
-#define PARTS_SIZE (sizeof(struct io_part) * IO_PARTS)
+#define PARTS_SIZE (sizeof(struct io_part) * IO_PARTS * IO_CONTEXTS)
 
 int
 io_pool_new(struct reactor *r)
@@ -55,7 +56,6 @@ io_pool_new(struct reactor *r)
 	struct io_pool *p = calloc(1, sizeof(*p));
 
 	list_init(&r->ready);
-	list_init(&r->starved);
 	r->merging = NULL;
 	r->ios = p;
 	if (!p)
@@ -125,23 +125,16 @@ part_get(struct reactor *r)
 
 	if (n)
 		return list_entry(n, struct io_part, part.node);
-	if (p->fresh_parts == IO_PARTS)
-		return NULL;
+	assert(p->fresh_parts < IO_PARTS * IO_CONTEXTS);
 	part = &p->parts[p->fresh_parts++];
 	list_init(&part->part.node);
 	return part;
 }
 
-/* Whoever waited longest for a part has it now. */
 static void
 part_put(struct reactor *r, struct io_part *part)
 {
-	struct list *n;
-
 	list_push_front(&r->ios->free_parts, &part->part.node);
-	n = list_pop_front(&r->starved);
-	if (n)
-		io_issue(list_entry(n, struct io, node));
 }
 
 /* ending */
@@ -189,13 +182,6 @@ io_end(struct io *io)
 	list_push_back(&r->ready, &io->node);
 }
 
-static void
-io_unpin(struct io *io)
-{
-	if (--io->parts == 0)
-		io_end(io);
-}
-
 void
 io_refuse(struct io *io, uint16_t status)
 {
@@ -206,28 +192,10 @@ io_refuse(struct io *io, uint16_t status)
 
 /* parts */
 
-/* The best path: one that works, else one that may come back. */
-static struct path *
-choose_path(const struct member *m)
-{
-	struct path *other = NULL;
-	unsigned i;
-
-	for (i = 0; i < m->nr_paths; i++) {
-		enum path_state s = path_state(m->paths[i]);
-
-		if (s == PATH_LIVE)
-			return m->paths[i];
-		if (s != PATH_DEAD && !other)
-			other = m->paths[i];
-	}
-	return other;
-}
-
 static void
 send_part(struct part *p)
 {
-	struct path *path = choose_path(p->member);
+	struct path *path = member_path(p->member, NULL);
 
 	if (path)
 		path_send(p->io->q->r, path, p);
@@ -270,7 +238,9 @@ part_done(struct part *p, uint16_t status, uint32_t dw0)
 		io->failed_member = (uint16_t)(p->member - io->vol->members);
 	}
 	part_put(r, container_of(p, struct io_part, part));
-	io_unpin(io);
+	io->parts--;
+	if (!io->issuing)
+		io_issue(io);
 }
 
 /* The command of a part, all but cid and SGL1. */
@@ -344,24 +314,22 @@ make_part(struct io *io, struct io_part *ip)
 	p->nsg = plan.nsg;
 	p->len = io->nsg > 0 ? (uint32_t)plan.len : 0;
 	p->to_host = io->op == nvme_cmd_read;
-	p->retries = 0;
+	p->retries = p->losses = 0;
 	p->done = part_done;
 	fill_sqe(ip, io, plan.off, plan.len);
 	return true;
 }
 
+/* A part may end inside the call that sends it: the loop goes on then, not another one. */
 static void
 io_issue(struct io *io)
 {
 	struct reactor *r = io->q->r;
 
-	while (!io->cut) {
+	io->issuing = true;
+	while (!io->cut && io->parts < IO_PARTS) {
 		struct io_part *ip = part_get(r);
 
-		if (!ip) {
-			list_push_back(&r->starved, &io->node);
-			return;
-		}
 		if (!make_part(io, ip)) {
 			io->cut = true;
 			part_put(r, ip);
@@ -369,12 +337,16 @@ io_issue(struct io *io)
 		}
 		METER_ADD(io->vol->stats[r->id].parts, 1);
 		io->parts++;
-		if (io->nsg > 0 && ip->part.len == 0)
+		if (io->nsg > 0 && ip->part.len == 0) {
+			io->cut = true;
 			part_done(&ip->part, NVME_SC_INTERNAL, 0);
-		else
+		} else {
 			send_part(&ip->part);
+		}
 	}
-	io_unpin(io); /* it is no longer being issued */
+	io->issuing = false;
+	if (io->cut && io->parts == 0)
+		io_end(io);
 }
 
 /* starting */
@@ -429,7 +401,7 @@ io_start(struct io *io)
 	io->started = ring_now(r->ring);
 	io->status = io->failed_member = 0;
 	io->result = 0;
-	io->parts = 1;
+	io->parts = 0;
 	io->cut = false;
 	io->next_member = 0;
 	if (small_write && merge(io))

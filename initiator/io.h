@@ -17,14 +17,16 @@
 
 enum {
 	IO_SG_MAX = 1024,        /* extents of one command */
-	IO_CONTEXTS = 1024,      /* of a reactor: commands of all its VF queues in flight */
-	IO_PARTS = 4096,         /* of a reactor: parts in flight; more wait, in order */
+	IO_CONTEXTS = 2048,      /* of a reactor: commands of all its VF queues in flight */
+	IO_SPARE = 1024,         /* of them only for queues that have fewer than... */
+	IO_SURE = 4,             /* ...so many in flight */
+	IO_PARTS = 32,           /* of a command in flight; more are made as they end */
 	IO_RETRIES = 5,          /* of a part that failed in a way that may pass */
 	IO_MERGE_MAX = 64 << 10, /* a write up to that may be merged with its neighbour */
 };
 
 struct io {
-	struct list node; /* reactor.ready, reactor.starved, or followers of another */
+	struct list node; /* reactor.ready, or followers of another */
 	struct vq *q;
 	struct mem_table *mem; /* counted: what its addresses were mapped with */
 	uint64_t token;        /* the front's own */
@@ -35,7 +37,8 @@ struct io {
 	uint64_t started;  /* ring_now(), for latency */
 	uint16_t status;   /* first error of a part, SCT << 8 | SC */
 	uint16_t failed_member;
-	unsigned parts;       /* still running, and one while it is being issued */
+	unsigned parts;       /* still running */
+	bool issuing;         /* inside io_issue() */
 	bool cut;             /* every part has been made */
 	uint32_t next_member; /* of a Flush, which has a part for each */
 	struct split split;

@@ -22,6 +22,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_shm_queue.h \
 	%D%/front_shm_ring.c \
 	%D%/front_shm_ring.h \
+	%D%/front_shm_wake.c \
+	%D%/front_shm_wake.h \
 	%D%/front_ublk.c \
 	%D%/front_ublk.h \
 	%D%/front_ublk_abi.h \
@@ -90,6 +92,8 @@ bin_PROGRAMS += %D%/client/sluice-perf
 %C%_client_sluice_perf_SOURCES = \
 	%D%/client/perf.c \
 	%D%/client/perf.h \
+	%D%/client/perf_data.c \
+	%D%/client/perf_data.h \
 	%D%/client/perf_job.c \
 	%D%/client/perf_report.c \
 	%D%/client/perf_stamp.c

@@ -13,6 +13,8 @@
 #include "common/cli.h"
 #include "common/ctl_path.h"
 #include "common/log.h"
+#include "common/report.h"
+#include "common/signals.h"
 #include "initiator/config.h"
 #include "initiator/front_shm.h"
 #include "initiator/front_ublk.h"
@@ -20,13 +22,8 @@
 #include "initiator/verbs.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SETTLE_NS 3000000000ull /* a target that is there has long since been identified */
@@ -65,11 +62,6 @@ static const struct cli_program program = {
 
 static struct initiator initiator = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static struct signals {
-	struct op op;
-	int fd;
-} signals;
-
 static int
 complain(const struct err *err, int code)
 {
@@ -79,15 +71,10 @@ complain(const struct err *err, int code)
 
 /* signals */
 
-static void signals_wait(void);
-
 static void
 stop(void)
 {
-	if (initiator.stopping)
-		_exit(1);
 	initiator.stopping = true;
-	log_info("stopping");
 	ring_stop(initiator.reactors[0].ring);
 }
 
@@ -100,46 +87,7 @@ reload(void)
 		log_error("reload: %s", err.text);
 }
 
-static void
-signals_ready(struct op *op, int res, uint32_t flags)
-{
-	struct signalfd_siginfo si;
-
-	(void)op;
-	(void)flags;
-	if (res < 0)
-		return;
-	while (read(signals.fd, &si, sizeof(si)) == sizeof(si)) {
-		if (si.ssi_signo == SIGHUP)
-			reload();
-		else
-			stop();
-	}
-	signals_wait();
-}
-
-static void
-signals_wait(void)
-{
-	signals.op = (struct op){signals_ready, "main.signals"};
-	ring_poll(initiator.reactors[0].ring, &signals.op, signals.fd, POLLIN);
-}
-
-/* Blocked before the threads start, so that all of them leave signals to reactor 0. */
-static int
-signals_block(struct err *err)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	signals.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	return signals.fd < 0 ? err_set(err, -errno, "signalfd: %s", strerror(errno)) : 0;
-}
+static struct signals signals = { .reload = reload, .stop = stop };
 
 /* start */
 
@@ -148,11 +96,9 @@ take_settings(const struct options *o, const struct config *c, struct err *err)
 {
 	struct initiator *in = &initiator;
 	const char *shm = o->shm ? o->shm : c->shm, *control = o->control ? o->control : c->control;
-	struct timespec ts;
 	char path[108];
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	in->started_ms = (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+	in->started_ms = report_now_ms();
 	in->nr_reactors = c->nr_reactors;
 	memcpy(in->cpus, c->cpus, sizeof(in->cpus));
 	in->poll_us = c->poll_us;
@@ -165,19 +111,6 @@ take_settings(const struct options *o, const struct config *c, struct err *err)
 	if (!in->config_path || !in->shm_path || (control && !in->control_path))
 		return err_set(err, -ENOMEM, "no memory");
 	return 0;
-}
-
-/* One descriptor for each connection and queue, and a few more: take what we may without asking for
- * a right. */
-static void
-raise_fd_limit(void)
-{
-	struct rlimit rl;
-
-	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur == rl.rlim_max)
-		return;
-	rl.rlim_cur = rl.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
 static void
@@ -220,17 +153,17 @@ serve(struct config *c, struct err *err)
 	res = front_ublk_apply(in, c, err);
 	if (res < 0)
 		return res;
-	signals_wait();
-	reactors_turn_while(in, still_settling, NULL, SETTLE_NS);
+	signals_start(&signals, initiator.reactors[0].ring);
+	crew_turn_while(&in->crew, still_settling, NULL, SETTLE_NS);
 	show_volumes();
-	reactors_turn_while(in, still_moving, NULL, SETTLE_NS);
+	crew_turn_while(&in->crew, still_moving, NULL, SETTLE_NS);
 	front_ublk_show(in);
 	res = front_shm_new(in, in->shm_path, &in->shm, err);
 	if (res < 0)
 		return res;
 	printf("ready\n");
 	fflush(stdout);
-	reactors_run(in);
+	crew_run(&in->crew);
 	return 0;
 }
 
@@ -285,11 +218,11 @@ end_clients(void)
 		front_shm_stop(in->shm, front_gone, NULL);
 	if (in->ublk)
 		front_ublk_stop(in->ublk, front_gone, NULL);
-	reactors_turn_while(in, has_fronts, NULL, DRAIN_NS);
+	crew_turn_while(&in->crew, has_fronts, NULL, DRAIN_NS);
 	if (fronts_left) {
 		log_warn("commands wait for targets that do not answer, they end with an error");
 		volumes_cut_off(in);
-		reactors_turn_while(in, has_fronts, NULL, DRAIN_NS);
+		crew_turn_while(&in->crew, has_fronts, NULL, DRAIN_NS);
 	}
 	if (fronts_left)
 		give_up("clients have commands that do not end");
@@ -309,7 +242,7 @@ end_volumes(void)
 		vm_remove(in, list_entry(n, struct vm, node)->name, NULL);
 	while ((n = list_first(&in->volumes)))
 		volume_remove(in, list_entry(n, struct volume, node)->name, NULL);
-	reactors_turn_while(in, has_paths, NULL, DRAIN_NS);
+	crew_turn_while(&in->crew, has_paths, NULL, DRAIN_NS);
 	if (!list_empty(&in->paths))
 		give_up("paths do not end");
 }
@@ -324,12 +257,12 @@ end_all(void)
 	end_volumes();
 	verbs_stop(in);
 	if (devices_kept) { /* the driver has commands in the rings: these end with the process */
-		reactors_turn_while(in, has_control, NULL, DRAIN_NS);
+		crew_turn_while(&in->crew, has_control, NULL, DRAIN_NS);
 		return;
 	}
-	ring_cancel(in->reactors[0].ring, &signals.op);
+	signals_end(&signals);
 	reactors_stop(in);
-	close(signals.fd);
+	signals_close(&signals);
 	free(in->hosts);
 	free(in->config_path);
 	free(in->control_path);
@@ -341,7 +274,7 @@ run(const struct options *o, struct config *c, struct err *err)
 {
 	int res;
 
-	if ((res = take_settings(o, c, err)) || (res = signals_block(err)))
+	if ((res = take_settings(o, c, err)) || (res = signals_block(&signals, err)))
 		return res;
 	raise_fd_limit();
 	res = reactors_start(&initiator, err);

@@ -131,6 +131,15 @@ place(const struct mem_table *old, uint64_t size, bool fixed, uint64_t *addr, un
 	return 0;
 }
 
+int
+mem_seal_holes(int fd, struct err *err)
+{
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
+		return err_set(err, -EPERM, "cannot seal the memory with F_SEAL_FUTURE_WRITE: %s",
+			       strerror(errno));
+	return 0;
+}
+
 static int
 region_map(int fd, uint64_t off, uint64_t size, struct region **ret, struct err *err)
 {
@@ -189,6 +198,10 @@ add_region(const struct mem_table *old, int fd, uint64_t off, uint64_t size, boo
 	    (res = place(old, size, fixed, &where, &at, err)) < 0 ||
 	    (res = region_map(fd, off, size, &r, err)) < 0)
 		return res;
+	if (!fixed && (res = mem_seal_holes(fd, err)) < 0) {
+		region_put(r);
+		return res;
+	}
 	t = copy_with(old, at, true);
 	if (!t) {
 		region_put(r);

@@ -23,8 +23,14 @@ struct mem_table *mem_table_new(void); /* empty; NULL: no memory */
 struct mem_table *mem_table_get(struct mem_table *t);
 void mem_table_put(struct mem_table *t);
 
+/* Nobody punches holes into the memfd any more, nor maps it anew for writing; what is mapped stays
+ * as it is. A page that goes away while the kernel copies to it makes the copy wait, and with it
+ * everybody on that reactor. */
+int mem_seal_holes(int fd, struct err *err);
+
 /* A new table with one region more: size bytes of fd from off, mapped and given address *ret_addr
- * (or at addr when fixed is true). Takes fd. The old table stays as it is. */
+ * (or at addr when fixed is true; else it is the client's alone, and is sealed). Takes fd. The old
+ * table stays as it is. */
 int mem_table_add(const struct mem_table *old, int fd, uint64_t off, uint64_t size, bool fixed,
 		  uint64_t *addr, struct mem_table **ret, struct err *err);
 int mem_table_del(const struct mem_table *old, uint64_t addr, struct mem_table **ret,

@@ -37,6 +37,7 @@ struct part {
 	struct iovec inl[PART_SG_INLINE];
 	struct iovec *many; /* PART_SG_MAX entries, ours for ever, once a part has needed them */
 	uint8_t retries;
+	uint8_t losses; /* connections that it was lost with, on all paths */
 	bool no_timeout;  /* AER: answered when there is something to say */
 	uint64_t sent_at; /* ring_now() */
 	void (*done)(struct part *p, uint16_t status, uint32_t dw0);
@@ -57,7 +58,6 @@ struct part {
 	struct path_queue *home,
 		*server; /* of the sender's reactor; of the one that has the connection */
 	void (*told)(struct part *p, uint16_t status, uint32_t dw0); /* the sender's done */
-	uint8_t losses;
 };
 
 #endif

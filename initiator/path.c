@@ -71,17 +71,20 @@ set_why(struct path *p, const char *why)
 static void
 path_move(struct path *p, enum path_state to, const char *why)
 {
-	char text[600];
+	const char *was = path_state_name(path_state(p)), *is = path_state_name(to);
+	struct conf_writer w;
 
 	set_why(p, why);
 	if (path_state(p) == to)
 		return;
-	snprintf(text, sizeof(text), "path %s: %s -> %s%s%s", p->name,
-	         path_state_name(path_state(p)), path_state_name(to), *why ? ": " : "", why);
 	p->state = to;
-	log_info("%s", text);
-	if (p->in->event)
-		p->in->event(p->in, "path", text);
+	log_info("path %s: %s -> %s%s%s", p->name, was, is, *why ? ": " : "", why);
+	ctl_event_begin(&w, "path");
+	conf_put_str(&w, "path", p->name);
+	conf_put_str(&w, "state", is);
+	conf_put_str(&w, "why", why);
+	conf_put_fmt(&w, "text", "%s: %s -> %s%s%s", p->name, was, is, *why ? ": " : "", why);
+	ctl_events_take(&p->in->events, ring_of(p), ctl_event_end(&w));
 	notify(p);
 }
 
@@ -119,6 +122,19 @@ path_queue_acked(struct path_queue *q)
 	}
 	if (--p->unacked == 0)
 		path_closed(p);
+}
+
+/* p works: what waits at other paths to the same subsystem may go there. To hold once more is the
+ * order to look. */
+static void
+wake_others(struct path *p)
+{
+	struct path *other;
+
+	list_for_each(&p->in->paths, other, node)
+		if (other != p && other->queues[0].r && other->want.mode == QUEUE_HOLD &&
+		    strcmp(other->cfg.subnqn, p->cfg.subnqn) == 0)
+			order_all(other, QUEUE_HOLD);
 }
 
 /* outages */
@@ -235,8 +251,9 @@ path_outage(struct path *p, const char *why, bool dnr)
 	if (was_live) {
 		if (!p->useless)
 			p->outage_at = now;
-		order_all(p, QUEUE_HOLD);
-		path_move(p, PATH_RECONNECTING, why);
+		path_move(p, PATH_RECONNECTING, why); /* first: no part comes behind the order */
+		if (p->phase == PHASE_CLOSING) /* no watcher has stopped it */
+			order_all(p, QUEUE_HOLD);
 		set_limit(p);
 	}
 	if (p->assoc_active)
@@ -262,8 +279,10 @@ limit_reached(struct ring_timer *t)
 		return;
 	path_why(p, why, sizeof(why));
 	if (path_state(p) != PATH_FAILING && now >= limit_at(p, p->cfg.fast_io_fail_tmo)) {
-		order_all(p, QUEUE_FAIL);
 		path_move(p, PATH_FAILING, why);
+		if (p->phase == PHASE_ENDING) /* a watcher has stopped it */
+			return;
+		order_all(p, QUEUE_FAIL);
 	}
 	if (now < limit_at(p, p->cfg.ctrl_loss_tmo)) {
 		set_limit(p);
@@ -271,8 +290,6 @@ limit_reached(struct ring_timer *t)
 	}
 	if (p->cfg.ctrl_loss_tmo == 0 && p->phase == PHASE_ASSOCIATING)
 		return; /* "do not reconnect": the one attempt is granted */
-	if (p->phase == PHASE_ENDING)
-		return; /* a watcher has stopped it */
 	p->give_up = true;
 	ring_timer_del(&p->pause);
 	if (p->phase == PHASE_ASSOCIATING)
@@ -307,6 +324,8 @@ path_ready(void *owner)
 	p->attempts = 0;
 	order_all(p, QUEUE_RUN);
 	path_move(p, PATH_LIVE, "");
+	if (p->phase == PHASE_LIVE) /* no watcher has stopped it */
+		wake_others(p);
 }
 
 static void

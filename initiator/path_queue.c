@@ -12,8 +12,9 @@
  *
  * What can fail: the connection. Its parts come back with PART_LOST and are kept in front of all
  * others, reactor 0 is told and orders every queue of the path to hold; when the association is
- * made again it orders them to run, and the parts leave again, from VM memory. Orders are
- * acknowledged when the connection is gone and, at the end, when no part is left.
+ * made again it orders them to run, and the parts leave again, from VM memory. Where another path
+ * of their member works they go there at once, or as soon as it comes. Orders are acknowledged when
+ * the connection is gone and, at the end, when no part is left.
  */
 #include "initiator/path_queue.h"
 
@@ -35,6 +36,7 @@ static const uint16_t path_error = NVME_ST_PATH(NVME_SC_HOST_PATH_ERROR);
 
 static void queue_part_done(struct part *part, uint16_t status, uint32_t dw0);
 static void queue_open(struct path_queue *q);
+static void queue_accept_again(struct path_queue *q, struct part *part);
 
 /* boxes */
 
@@ -121,7 +123,10 @@ outbox_opened(struct op *op, int res, uint32_t flags)
 	while ((n = list_pop_front(&parts))) {
 		struct part *part = list_entry(n, struct part, node);
 
-		give_back(part, part->status, part->dw0);
+		if (part->status == PART_LOST)
+			queue_accept_again(q, part);
+		else
+			give_back(part, part->status, part->dw0);
 	}
 	queue_ack_if_done(q);
 }
@@ -206,7 +211,6 @@ path_queue_take(struct path_queue *q, struct part *part)
 	part->told = part->done;
 	part->done = queue_part_done;
 	part->home = q;
-	part->losses = 0;
 	q->nr_home++;
 	queue_accept(q, part);
 }
@@ -225,40 +229,51 @@ inbox_opened(struct op *op, int res, uint32_t flags)
 		queue_accept(q, list_entry(n, struct part, node));
 }
 
-/* A live path to the same member, other than this one. */
+/* Where a part of ours may go now that this path cannot take it: to one that works; where parts end
+ * here, to one that may come back, too. */
 static struct path *
 other_path(const struct path_queue *q, const struct part *part)
 {
-	const struct member *m = part->member;
-	unsigned i;
+	struct path *other = part->member ? member_path(part->member, q->path) : NULL;
 
-	for (i = 0; m && i < m->nr_paths; i++)
-		if (m->paths[i] != q->path && path_state(m->paths[i]) == PATH_LIVE)
-			return m->paths[i];
-	return NULL;
+	if (q->mode == QUEUE_FAIL || q->mode == QUEUE_END)
+		return other;
+	return other && path_state(other) == PATH_LIVE ? other : NULL;
 }
 
-/* The path is lost: what can go another way goes there, in order; the rest waits here. Parts of
- * other reactors stay, their home alone may move them. */
+/* A part of ours has lost its connection, here or on the reactor that serves us. */
+static void
+queue_accept_again(struct path_queue *q, struct part *part)
+{
+	struct path *other = other_path(q, part);
+
+	if (!other) {
+		queue_accept(q, part);
+		return;
+	}
+	q->nr_home--;
+	part->done = part->told;
+	path_send(q->r, other, part);
+}
+
+/* The path is lost, or another one has come: what can go another way goes there, in order; the rest
+ * waits here. Parts of other reactors go home, which alone may move them. */
 static void
 queue_divert(struct path_queue *q)
 {
-	struct list stay = LIST_INIT(stay);
+	struct list parts = LIST_INIT(parts);
 	struct list *n;
 
-	while ((n = next_part(q))) {
+	while ((n = next_part(q)))
+		list_push_back(&parts, n);
+	while ((n = list_pop_front(&parts))) {
 		struct part *part = list_entry(n, struct part, node);
-		struct path *other = part->home == q ? other_path(q, part) : NULL;
 
-		if (!other) {
-			list_push_back(&stay, &part->node);
-			continue;
-		}
-		q->nr_home--;
-		part->done = part->told;
-		path_send(q->r, other, part);
+		if (part->home == q)
+			queue_accept_again(q, part);
+		else
+			queue_end_part(q, part, PART_LOST, 0);
 	}
-	list_splice_back(&q->waiting, &stay);
 }
 
 /* the connection */
@@ -304,15 +319,10 @@ add_stats(struct hconn_stats *into, struct hconn_stats *from)
 static void
 queue_settle(struct path_queue *q)
 {
-	struct list *n;
-
 	if (q->hc)
 		return;
 	if (q->mode != QUEUE_RUN)
 		queue_divert(q);
-	if (q->mode == QUEUE_FAIL || q->mode == QUEUE_END)
-		while ((n = next_part(q)))
-			queue_end_part(q, list_entry(n, struct part, node), path_error, 0);
 	queue_ack_if_done(q);
 }
 
@@ -335,32 +345,13 @@ hc_down(struct hconn *hc, void *owner, const char *why, bool dnr)
 }
 
 static void
-event_posted(struct op *op, int res, uint32_t flags)
-{
-	struct path_queue *q = container_of(op, struct path_queue, event_op);
-	struct initiator *in = q->path->in;
-
-	(void)res;
-	(void)flags;
-	if (in->event)
-		in->event(in, "violation", q->event_text);
-	q->event_busy = false;
-}
-
-/* One event at a time is on its way: more of them say nothing new, all are counted. */
-static void
 hc_violation(struct hconn *hc, void *owner, enum hconn_violation kind, uint16_t cid, uint64_t off,
              uint64_t len)
 {
-	struct path_queue *q = owner;
+	const struct path_queue *q = owner;
 
 	(void)hc;
-	if (q->event_busy)
-		return;
-	q->event_busy = true;
-	path_violation_text(q->event_text, sizeof(q->event_text), q->path->name, q->r->id + 1, kind,
-	                    cid, off, len);
-	ring_post(q->r->ring, q->path->in->reactors[0].ring, &q->event_op);
+	path_tell_violation(q->r, q->path->name, q->r->id + 1, kind, cid, off, len);
 }
 
 static void
@@ -502,7 +493,6 @@ path_queue_init(struct path_queue *q, struct path *p)
 	q->order_op = (struct op){ order_posted, "queue.order" };
 	q->ack_op = (struct op){ ack_posted, "queue.ack" };
 	q->lost_op = (struct op){ lost_posted, "queue.lost" };
-	q->event_op = (struct op){ event_posted, "queue.event" };
 }
 
 void

@@ -9,39 +9,31 @@
 
 #include "common/buf.h"
 #include "common/chan.h"
+#include "common/crew.h"
 #include "common/meter.h"
 
-#include <pthread.h>
-
-enum { REACTORS_MAX = 64 };
+enum { REACTORS_MAX = CREW_MAX };
 
 struct initiator;
 
 struct reactor {
-	unsigned id;
-	int cpu; /* pinned to it, or -1 */
+	struct crew_thread thread;
+	unsigned id;       /* the thread's... */
+	struct ring *ring; /* ...and this too, both for short */
 	struct initiator *in;
-	struct ring *ring;
 	struct buf_pool *pool; /* bytes that must stand still for a data digest; stages */
 	struct list dirty;     /* channels with something to send */
 	struct list vqs;       /* vq.node: VF queues served here */
 	struct list ready;   /* io.node: contexts that ended in this turn and wait for completion to
 				their front */
-	struct list starved; /* io.node: wait for a part, in order */
 	struct io_pool *ios; /* preallocated contexts and parts, see io.c */
 	struct io *merging;  /* a write that waits for a neighbour until the end of the turn */
 	struct chan_stats stats;
-	pthread_t thread;
-	struct op stop_op;
-	bool stopping;
 };
 
 /* Makes in->nr_reactors reactors and starts the threads of all but number 0. A failure is for good:
  * the process ends. */
 int reactors_start(struct initiator *in, struct err *err);
-void reactors_run(struct initiator *in); /* reactor 0 on the calling thread */
-/* Turns reactor 0 as long as busy() says so, at most ns. */
-void reactors_turn_while(struct initiator *in, bool (*busy)(void *arg), void *arg, uint64_t ns);
 /* Ends the other threads and frees all. Fronts and paths are gone. */
 void reactors_stop(struct initiator *in);
 

@@ -9,14 +9,12 @@
 
 #include "common/ctl_server.h"
 #include "common/log.h"
+#include "common/report.h"
 #include "initiator/config.h"
 #include "initiator/verbs_table.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 const struct ctl_verb initiator_verbs[] = {
 	{"status", "", "What runs: version, counts, memory.", verb_status},
@@ -40,35 +38,11 @@ const struct ctl_verb initiator_verbs[] = {
 	{"ublk.list", "", "Lists ublk devices.", verb_ublk_list},
 	{"reload", "", "Reads the configuration file again and applies what changed.", verb_reload},
 	{"log-level", "[level:string]", "Shows or sets the log level: error, warning, info, debug.",
-	 verb_log_level},
+	 report_log_level},
 	{ 0 },
 };
 
 /* ---- status ---- */
-
-static uint64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
-/* Resident bytes; 0 when /proc is not there. */
-static uint64_t
-resident(void)
-{
-	FILE *f = fopen("/proc/self/statm", "re");
-	unsigned long total, pages = 0;
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%lu %lu", &total, &pages) != 2)
-		pages = 0;
-	fclose(f);
-	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 static unsigned
 list_len(const struct list *l)
@@ -103,21 +77,15 @@ put_counts(struct conf_writer *w, struct initiator *in)
 int
 verb_status(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
 {
-	uint64_t size = 0, used = 0, waits = 0;
+	struct report_pools pools = { 0 };
 	struct initiator *in = ctx;
 
 	(void)params;
 	(void)err;
-	for (unsigned i = 0; i < in->nr_reactors; i++) {
-		size += buf_pool_size(in->reactors[i].pool);
-		used += buf_pool_used(in->reactors[i].pool);
-		waits += buf_pool_waits(in->reactors[i].pool);
-	}
+	for (unsigned i = 0; i < in->nr_reactors; i++)
+		report_pools_add(&pools, in->reactors[i].pool);
 	conf_begin_object(w, NULL);
-	conf_put_str(w, "version", PACKAGE_VERSION);
-	conf_put_u64(w, "pid", (uint64_t)getpid());
-	conf_put_u64(w, "uptime_ms", now_ms() - in->started_ms);
-	conf_put_u64(w, "reactors", in->nr_reactors);
+	report_process(w, in->started_ms, in->nr_reactors);
 	initiator_lock(in);
 	put_counts(w, in);
 	initiator_unlock(in);
@@ -126,12 +94,8 @@ verb_status(void *ctx, const struct conf_node *params, struct conf_writer *w, st
 		conf_put_str(w, "config", in->config_path);
 	if (in->shm_path)
 		conf_put_str(w, "shm", in->shm_path);
-	conf_begin_object(w, "buffers");
-	conf_put_u64(w, "size", size);
-	conf_put_u64(w, "used", used);
-	conf_put_u64(w, "waits", waits);
-	conf_end(w);
-	conf_put_u64(w, "resident_bytes", resident());
+	report_pools(w, "buffers", &pools);
+	report_resident(w);
 	conf_end(w);
 	return 0;
 }
@@ -178,41 +142,9 @@ verb_reload(void *ctx, const struct conf_node *params, struct conf_writer *w, st
 	return initiator_reload(ctx, err);
 }
 
-int
-verb_log_level(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
-{
-	static const char *const words[] = {"error", "warning", "info", "debug"};
-	const char *word = NULL;
-	int ret;
-
-	(void)ctx;
-	ret = conf_get_str(params, "level", 16, &word, err);
-	if (ret < 0)
-		return ret;
-	if (word && log_level_parse(word, &log_level))
-		return err_set(err, -EINVAL,
-			       "level must be error, warning, info or debug, not '%s'", word);
-	conf_begin_object(w, NULL);
-	conf_put_str(w, "level", words[log_level]);
-	conf_end(w);
-	return 0;
-}
-
 /* ---- the control socket ---- */
 
 enum { CLIENTS_MAX = 32 };
-
-static void
-send_event(struct initiator *in, const char *name, const char *text)
-{
-	struct conf_writer w;
-
-	if (!in->ctl)
-		return;
-	ctl_event_begin(&w, name);
-	conf_put_str(&w, "text", text);
-	ctl_server_take_event(in->ctl, ctl_event_end(&w));
-}
 
 int
 verbs_start(struct initiator *in, const char *path, struct err *err)
@@ -229,7 +161,7 @@ verbs_start(struct initiator *in, const char *path, struct err *err)
 	ret = ctl_server_new(&cfg, &in->ctl, err);
 	if (ret)
 		return ret;
-	in->event = send_event;
+	ctl_events_start(&in->events, in->reactors[0].ring, in->ctl);
 	return 0;
 }
 
@@ -245,7 +177,7 @@ stopped(void *arg)
 void
 verbs_stop(struct initiator *in)
 {
-	in->event = NULL;
+	ctl_events_stop(&in->events);
 	if (in->ctl)
 		ctl_server_stop(in->ctl, stopped, in);
 }

@@ -7,6 +7,7 @@
 #include "initiator/verbs_table.h"
 
 #include "common/meter.h"
+#include "common/report.h"
 #include "initiator/front.h"
 #include "initiator/vm.h"
 #include "initiator/volume.h"
@@ -199,26 +200,10 @@ put_latency(struct conf_writer *w, const struct meter_hist *h)
 static void
 put_reactor(struct conf_writer *w, const struct reactor *r)
 {
-	const struct ring_stats *ring = ring_stats(r->ring);
-	const struct chan_stats *chan = &r->stats;
-
 	conf_begin_object(w, NULL);
 	conf_put_u64(w, "id", r->id);
-	conf_put_i64(w, "cpu", r->cpu);
-	conf_put_u64(w, "turns", METER_GET(ring->turns));
-	conf_put_u64(w, "enters", METER_GET(ring->enters));
-	conf_put_u64(w, "sqes", METER_GET(ring->sqes));
-	conf_put_u64(w, "cqes", METER_GET(ring->cqes));
-	conf_put_u64(w, "sleeps", METER_GET(ring->sleeps));
-	conf_put_u64(w, "spins", METER_GET(ring->spins));
-	conf_put_u64(w, "rx_calls", METER_GET(chan->rx_calls));
-	conf_put_u64(w, "rx_bytes", METER_GET(chan->rx_bytes));
-	conf_put_u64(w, "rx_direct", METER_GET(chan->rx_direct));
-	conf_put_u64(w, "rx_staged", METER_GET(chan->rx_staged));
-	conf_put_u64(w, "tx_calls", METER_GET(chan->tx_calls));
-	conf_put_u64(w, "tx_bytes", METER_GET(chan->tx_bytes));
-	conf_put_u64(w, "tx_zc_bytes", METER_GET(chan->tx_zc_bytes));
-	conf_put_u64(w, "tx_zc_copied_bytes", METER_GET(chan->tx_zc_copied_bytes));
+	conf_put_i64(w, "cpu", r->thread.cpu);
+	report_loop(w, r->ring, &r->stats);
 	conf_end(w);
 }
 

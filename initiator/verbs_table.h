@@ -12,7 +12,6 @@
 /* verbs.c */
 VERB(status);
 VERB(reload);
-VERB(log_level);
 
 /* verbs_list.c */
 VERB(volumes);

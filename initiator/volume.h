@@ -56,6 +56,26 @@ struct member { /* one namespace on one target, reached over one or more paths *
 	bool missing;      /* a path is live, but the namespace is not there: was logged */
 };
 
+/* Where its commands go, not counting except: a path that works, else one that may come back, else
+ * NULL. Any reactor. */
+static inline struct path *
+member_path(const struct member *m, const struct path *except)
+{
+	struct path *other = NULL;
+
+	for (unsigned i = 0; i < m->nr_paths; i++) {
+		enum path_state s = path_state(m->paths[i]);
+
+		if (m->paths[i] == except)
+			continue;
+		if (s == PATH_LIVE)
+			return m->paths[i];
+		if ((s == PATH_CONNECTING || s == PATH_RECONNECTING) && !other)
+			other = m->paths[i];
+	}
+	return other;
+}
+
 enum volume_state { VOLUME_WAITING, VOLUME_READY, VOLUME_FAILED };
 
 struct volume_stats { /* METER_GET; one for each reactor */

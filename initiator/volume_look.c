@@ -255,11 +255,26 @@ look(struct volume *v)
 	return true;
 }
 
+/* Those who watch the control socket. */
+static void
+tell(struct volume *v)
+{
+	struct conf_writer w;
+	char what[220];
+
+	volume_describe(v, what, sizeof(what));
+	ctl_event_begin(&w, "volume");
+	conf_put_str(&w, "volume", v->name);
+	conf_put_str(&w, "state", volume_state_name(v->state));
+	conf_put_u64(&w, "size", v->bytes);
+	conf_put_fmt(&w, "text", "%s: %s", v->name, what);
+	ctl_events_take(&v->in->events, v->in->reactors[0].ring, ctl_event_end(&w));
+}
+
 void
 volume_look(struct volume *v)
 {
 	struct initiator *in = v->in;
-	char text[300], what[220];
 	bool news;
 
 	initiator_lock(in);
@@ -268,9 +283,5 @@ volume_look(struct volume *v)
 	if (!news)
 		return;
 	front_volume_changed(in, v);
-	if (!in->event)
-		return;
-	volume_describe(v, what, sizeof(what));
-	snprintf(text, sizeof(text), "%s: %s", v->name, what);
-	in->event(in, "volume", text);
+	tell(v);
 }

@@ -13,6 +13,7 @@
 #include "common/ctl_client.h"
 #include "common/ctl_path.h"
 #include "common/log.h"
+#include "common/signals.h"
 #include "common/units.h"
 #include "target/config.h"
 #include "target/listener.h"
@@ -20,12 +21,8 @@
 #include "target/verbs.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 struct options {
@@ -68,12 +65,6 @@ static const struct cli_program program = {
 
 static struct target target;
 
-static struct signals {
-	struct op op;
-	int fd;
-	bool stopping;
-} signals;
-
 static int
 complain(const struct err *err, int code)
 {
@@ -83,15 +74,9 @@ complain(const struct err *err, int code)
 
 /* signals */
 
-static void signals_wait(void);
-
 static void
 stop(void)
 {
-	if (signals.stopping)
-		_exit(1);
-	signals.stopping = true;
-	log_info("stopping");
 	ring_stop(target.reactors[0].ring);
 }
 
@@ -106,46 +91,7 @@ reload(void)
 		log_info("reloaded");
 }
 
-static void
-signals_ready(struct op *op, int res, uint32_t flags)
-{
-	struct signalfd_siginfo si;
-
-	(void)op;
-	(void)flags;
-	if (res < 0)
-		return;
-	while (read(signals.fd, &si, sizeof(si)) == sizeof(si)) {
-		if (si.ssi_signo == SIGHUP)
-			reload();
-		else
-			stop();
-	}
-	signals_wait();
-}
-
-static void
-signals_wait(void)
-{
-	signals.op = (struct op){ signals_ready, "main.signals" };
-	ring_poll(target.reactors[0].ring, &signals.op, signals.fd, POLLIN);
-}
-
-/* Blocked before the threads start, so that all of them leave signals to reactor 0. */
-static int
-signals_block(struct err *err)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	signals.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	return signals.fd < 0 ? err_set(err, -errno, "signalfd: %s", strerror(errno)) : 0;
-}
+static struct signals signals = { .reload = reload, .stop = stop };
 
 /* start */
 
@@ -179,19 +125,6 @@ take_limits(const struct options *o, const struct config *config)
 	if (o->in_capsule != UINT64_MAX)
 		l->in_capsule = (uint32_t)o->in_capsule & ~15u;
 	return 0;
-}
-
-/* One descriptor for each connection and a few more: take what we may without asking for a
- * right. */
-static void
-raise_fd_limit(void)
-{
-	struct rlimit rl;
-
-	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur == rl.rlim_max)
-		return;
-	rl.rlim_cur = rl.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
 static void
@@ -238,7 +171,7 @@ serve(const struct options *o, const struct config *config, struct err *err)
 		return res;
 	target.config_path = o->config ? strdup(o->config) : NULL;
 	show_what_is_served();
-	signals_wait();
+	signals_start(&signals, target.reactors[0].ring);
 	reactors_run(&target);
 	return 0;
 }
@@ -259,7 +192,7 @@ run(const struct options *o, const struct config *config, struct err *err)
 {
 	int res;
 
-	if ((res = take_limits(o, config)) || (res = signals_block(err)) ||
+	if ((res = take_limits(o, config)) || (res = signals_block(&signals, err)) ||
 	    (res = target_model_init(&target, err)))
 		return res;
 	raise_fd_limit();
@@ -267,13 +200,13 @@ run(const struct options *o, const struct config *config, struct err *err)
 	if (res < 0)
 		return res;
 	res = serve(o, config, err);
-	ring_cancel(target.reactors[0].ring, &signals.op);
+	signals_end(&signals);
 	stop_listening();
 	verbs_stop(&target);
 	reactors_stop(&target);
 	target_model_fini(&target);
 	free(target.config_path);
-	close(signals.fd);
+	signals_close(&signals);
 	return res;
 }
 

@@ -7,19 +7,18 @@
 
 #include "common/buf.h"
 #include "common/chan.h"
+#include "common/crew.h"
 
-#include <pthread.h>
-
-enum { REACTORS_MAX = 64 };
+enum { REACTORS_MAX = CREW_MAX };
 
 struct target;
 
 struct reactor {
+	struct crew_thread thread;
 	/* 0..nr-1; reactor 0 also accepts, answers control and handles signals */
-	unsigned id;
-	int cpu;                /* pinned to it, or -1 */
+	unsigned id;            /* the thread's... */
+	struct ring *ring;      /* ...and this too, both for short */
 	struct target *target;
-	struct ring *ring;
 	struct buf_pool *pool;  /* data of I/O commands */
 	/* of all others, so that a host that ties up the first cannot keep one from connecting; and
 	 * of in-capsule data when the first is used up */
@@ -29,9 +28,6 @@ struct reactor {
 	struct chan_stats stats;
 	_Atomic unsigned nr_conns; /* placed here, counted by the listener at once */
 	struct ring_timer sweep; /* header and transfer time-outs, idle memory */
-	pthread_t thread;
-	struct op stop_op;
-	bool stopping;
 };
 
 /* Makes t->nr_reactors reactors and starts the threads of all but number 0. */

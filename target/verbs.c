@@ -10,16 +10,14 @@
 #include "common/ctl_server.h"
 #include "common/log.h"
 #include "common/meter.h"
+#include "common/report.h"
 #include "target/config.h"
 #include "target/ctrl.h"
 #include "target/ns_store.h"
 #include "target/verbs_table.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 const struct ctl_verb target_verbs[] = {
 	{"status", "", "What runs: version, counts, memory.", verb_status},
@@ -53,35 +51,11 @@ const struct ctl_verb target_verbs[] = {
 	{"dump-config", "", "The running configuration.", verb_dump_config},
 	{"save", "[path:string]", "Writes the running configuration to its file.", verb_save},
 	{"log-level", "[level:string]", "Shows or sets the log level: error, warning, info, debug.",
-	 verb_log_level},
+	 report_log_level},
 	{0},
 };
 
 /* ---- status ---- */
-
-static uint64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
-/* Resident bytes; 0 when /proc is not there. */
-static uint64_t
-resident(void)
-{
-	FILE *f = fopen("/proc/self/statm", "re");
-	unsigned long total, pages = 0;
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%lu %lu", &total, &pages) != 2)
-		pages = 0;
-	fclose(f);
-	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 static void
 put_counts(struct conf_writer *w, const struct target *t)
@@ -105,42 +79,26 @@ put_counts(struct conf_writer *w, const struct target *t)
 	conf_put_u64(w, "connections", t->nr_conns);
 }
 
-static void
-put_pool(struct conf_writer *w, const char *key, uint64_t size, uint64_t used, uint64_t waits)
-{
-	conf_begin_object(w, key);
-	conf_put_u64(w, "size", size);
-	conf_put_u64(w, "used", used);
-	conf_put_u64(w, "waits", waits);
-	conf_end(w);
-}
-
 int
 verb_status(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
 {
-	uint64_t size = 0, used = 0, waits = 0;
+	struct report_pools pools = { 0 };
 	struct target *t = ctx;
 
 	(void)params;
 	(void)err;
-	for (unsigned i = 0; i < t->nr_reactors; i++) {
-		size += buf_pool_size(t->reactors[i].pool);
-		used += buf_pool_used(t->reactors[i].pool);
-		waits += buf_pool_waits(t->reactors[i].pool);
-	}
+	for (unsigned i = 0; i < t->nr_reactors; i++)
+		report_pools_add(&pools, t->reactors[i].pool);
 	conf_begin_object(w, NULL);
-	conf_put_str(w, "version", PACKAGE_VERSION);
-	conf_put_u64(w, "pid", (uint64_t)getpid());
-	conf_put_u64(w, "uptime_ms", now_ms() - t->started_ms);
-	conf_put_u64(w, "reactors", t->nr_reactors);
+	report_process(w, t->started_ms, t->nr_reactors);
 	target_lock(t);
 	put_counts(w, t);
 	conf_put_u64(w, "discovery_genctr", t->genctr);
 	if (t->config_path)
 		conf_put_str(w, "config", t->config_path);
 	target_unlock(t);
-	put_pool(w, "buffers", size, used, waits);
-	conf_put_u64(w, "resident", resident());
+	report_pools(w, "buffers", &pools);
+	report_resident(w);
 	conf_end(w);
 	return 0;
 }
@@ -150,29 +108,15 @@ verb_status(void *ctx, const struct conf_node *params, struct conf_writer *w, st
 static void
 put_reactor(struct conf_writer *w, const struct reactor *r)
 {
-	const struct ring_stats *ring = ring_stats(r->ring);
-	const struct chan_stats *chan = &r->stats;
+	struct report_pools pools = { 0 };
 
 	conf_begin_object(w, NULL);
 	conf_put_u64(w, "id", r->id);
-	conf_put_i64(w, "cpu", r->cpu);
+	conf_put_i64(w, "cpu", r->thread.cpu);
 	conf_put_u64(w, "connections", r->nr_conns);
-	conf_put_u64(w, "turns", METER_GET(ring->turns));
-	conf_put_u64(w, "enters", METER_GET(ring->enters));
-	conf_put_u64(w, "sqes", METER_GET(ring->sqes));
-	conf_put_u64(w, "cqes", METER_GET(ring->cqes));
-	conf_put_u64(w, "sleeps", METER_GET(ring->sleeps));
-	conf_put_u64(w, "spins", METER_GET(ring->spins));
-	conf_put_u64(w, "rx_calls", METER_GET(chan->rx_calls));
-	conf_put_u64(w, "rx_bytes", METER_GET(chan->rx_bytes));
-	conf_put_u64(w, "rx_direct", METER_GET(chan->rx_direct));
-	conf_put_u64(w, "rx_staged", METER_GET(chan->rx_staged));
-	conf_put_u64(w, "tx_calls", METER_GET(chan->tx_calls));
-	conf_put_u64(w, "tx_bytes", METER_GET(chan->tx_bytes));
-	conf_put_u64(w, "tx_zc_bytes", METER_GET(chan->tx_zc_bytes));
-	conf_put_u64(w, "tx_zc_copied_bytes", METER_GET(chan->tx_zc_copied_bytes));
-	put_pool(w, "buffers", buf_pool_size(r->pool), buf_pool_used(r->pool),
-	         buf_pool_waits(r->pool));
+	report_loop(w, r->ring, &r->stats);
+	report_pools_add(&pools, r->pool);
+	report_pools(w, "buffers", &pools);
 	conf_end(w);
 }
 
@@ -334,26 +278,6 @@ verb_save(void *ctx, const struct conf_node *params, struct conf_writer *w, stru
 	return 0;
 }
 
-int
-verb_log_level(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
-{
-	static const char *const words[] = { "error", "warning", "info", "debug" };
-	const char *word = NULL;
-	int ret;
-
-	(void)ctx;
-	ret = conf_get_str(params, "level", 16, &word, err);
-	if (ret < 0)
-		return ret;
-	if (word && log_level_parse(word, &log_level))
-		return err_set(err, -EINVAL,
-			       "level must be error, warning, info or debug, not '%s'", word);
-	conf_begin_object(w, NULL);
-	conf_put_str(w, "level", words[log_level]);
-	conf_end(w);
-	return 0;
-}
-
 /* ---- the control socket ---- */
 
 enum { CLIENTS_MAX = 32 };
@@ -371,9 +295,12 @@ verbs_start(struct target *t, const char *path, struct err *err)
 	int ret;
 
 	ret = ctl_server_new(&cfg, &t->ctl, err);
-	if (!ret && !t->control_path)
+	if (ret)
+		return ret;
+	ctl_events_start(&t->events, cfg.ring, t->ctl);
+	if (!t->control_path)
 		t->control_path = strdup(path);
-	return ret;
+	return 0;
 }
 
 static void
@@ -390,6 +317,7 @@ stopped(void *arg)
 void
 verbs_stop(struct target *t)
 {
+	ctl_events_stop(&t->events);
 	if (t->ctl)
 		ctl_server_stop(t->ctl, stopped, t);
 }

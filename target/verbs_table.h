@@ -15,7 +15,6 @@ VERB(stats);
 VERB(reload);
 VERB(dump_config);
 VERB(save);
-VERB(log_level);
 
 /* verbs_list.c */
 VERB(subsystems);

@@ -24,7 +24,9 @@ unit_tests = \
 	%D%/unit/test_digest \
 	%D%/unit/test_discovery \
 	%D%/unit/test_err \
+	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
+	%D%/unit/test_front_shm_wake \
 	%D%/unit/test_front_ublk \
 	%D%/unit/test_hosts \
 	%D%/unit/test_hconn \
@@ -32,6 +34,7 @@ unit_tests = \
 	%D%/unit/test_iconfig \
 	%D%/unit/test_identify \
 	%D%/unit/test_ids \
+	%D%/unit/test_io \
 	%D%/unit/test_keepalive \
 	%D%/unit/test_list \
 	%D%/unit/test_bad \
@@ -53,11 +56,14 @@ unit_tests = \
 	%D%/unit/test_wire
 
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
+%C%_unit_test_front_LDADD = $(initiator_ldadd)
 %C%_unit_test_front_shm_LDADD = initiator/client/libsluice.a $(initiator_ldadd)
+%C%_unit_test_front_shm_wake_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_SOURCES = %D%/unit/test_hconn.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_life_SOURCES = %D%/unit/test_hconn_life.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_life_LDADD = $(initiator_ldadd)
+%C%_unit_test_io_LDADD = $(initiator_ldadd)
 %C%_unit_test_mem_LDADD = $(initiator_ldadd)
 %C%_unit_test_sluice_client_LDADD = %D%/lib/libunit.a initiator/client/libsluice.a $(CUNIT_LIBS)
 initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CUNIT_LIBS)
@@ -110,21 +116,37 @@ proto_tests = \
 	%D%/proto/queues.py \
 	%D%/proto/storms.py
 
+# A scripted peer of the initiator that does what none may do: a target, a client.
+hostile_tests = \
+	%D%/hostile/client.py \
+	%D%/hostile/target_io.py \
+	%D%/hostile/target_setup.py \
+	%D%/hostile/target_silence.py
+
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
+	%D%/e2e/addresses.py \
 	%D%/e2e/durability.py \
+	%D%/e2e/events.py \
 	%D%/e2e/limits.py \
+	%D%/e2e/matrix.py \
+	%D%/e2e/memory.py \
+	%D%/e2e/netem.py \
+	%D%/e2e/paths.py \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \
+	%D%/e2e/restarts.py \
 	%D%/e2e/sluicectl.py \
+	%D%/e2e/soak.py \
 	%D%/e2e/startup.py \
 	%D%/e2e/ublk.py \
 	%D%/e2e/volumes.py
 
-# Other people's hosts: by tests/run-all and "make check-interop", not by "make check".
+# Other people's hosts and targets: by tests/run-all and "make check-interop", not by "make check".
 interop_tests = \
 	%D%/interop/linux-6.1.sh \
 	%D%/interop/linux-6.12.sh \
+	%D%/interop/nvmet.sh \
 	%D%/interop/tshark.sh \
 	%D%/interop/ublk.sh
 
@@ -144,7 +166,8 @@ valgrind_tests = \
 # Speed, by tests/run-all: short runs that fail when something is wildly off.
 bench_tests = \
 	%D%/bench/smoke.sh
-EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run
+EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run \
+	%D%/bench/volume.py
 bench_sources = \
 	%D%/bench/bench.c %D%/bench/bench.h \
 	%D%/bench/link.c %D%/bench/link.h
@@ -165,20 +188,25 @@ endif
 check_LIBRARIES += %D%/fuzz/libreplay.a
 %C%_fuzz_libreplay_a_SOURCES = %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzzers)
-TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(e2e_tests)
+TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests)
 
 EXTRA_DIST += %D%/run-all %D%/dist.sh %D%/valgrind.supp %D%/unit/no-cunit.sh \
 	%D%/fuzz/replay.sh %D%/fuzz/fuzz.sh \
-	$(lint_tests) $(proto_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
+	$(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
 
 # What the scripts share.
 EXTRA_DIST += \
 	%D%/fuzz/corpus \
+	%D%/lib/blocks.py \
 	%D%/lib/bootstrap.sh \
+	%D%/lib/controller.py \
 	%D%/lib/daemon.py \
 	%D%/lib/initiator.py \
+	%D%/lib/link.py \
 	%D%/lib/nvmetcp.py \
+	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \
+	%D%/lib/shm.py \
 	%D%/lib/wire.py \
 	%D%/interop/guest \
 	%D%/interop/guest.sh \
@@ -221,7 +249,7 @@ print-tests:
 	@for t in $(unit_tests); do echo "unit $$t"; done; \
 	echo "fuzz %D%/fuzz/replay.sh"; \
 	for t in $(lint_tests); do echo "lint $$t"; done; \
-	for t in $(proto_tests); do echo "proto $$t"; done; \
+	for t in $(proto_tests) $(hostile_tests); do echo "proto $$t"; done; \
 	for t in $(e2e_tests); do echo "e2e $$t"; done; \
 	for t in $(memcheck_tests); do echo "memcheck $$t"; done; \
 	for t in $(valgrind_tests); do echo "valgrind $$t"; done; \

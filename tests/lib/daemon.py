@@ -27,6 +27,7 @@ SICK = re.compile(r"Sanitizer|runtime error:|Assertion .* failed|SUMMARY: |==\d+
                   r"lost|ERROR SUMMARY: [1-9])")
 VALGRIND = "valgrind -q --error-exitcode=99 --leak-check=full --trace-children=no"
 _all = []
+_addresses = []
 
 
 def find_program(name, where):
@@ -71,6 +72,13 @@ def config(namespaces=None, *, nqn=NQN, hosts=None, ports=None, referrals=(), sl
                      for pid, traddr, only in ports or [(1, "127.0.0.1", None)]],
            "subsystems": subs, "sluice": {"discovery_port": 0, **(sluice or {})}}
     return out
+
+
+def loopback():
+    """An address of this machine that no other test uses now."""
+    _addresses.append(None)
+    number = (os.getpid() * 16 + len(_addresses)) % (250 * 250 * 250)
+    return f"127.{1 + number // 62500}.{1 + number // 250 % 250}.{1 + number % 250}"
 
 
 class Control:
@@ -171,6 +179,13 @@ class Target:
                                      + self.log())
             assert time.monotonic() < end, "the target is not ready after 10 s\n" + self.log()
             time.sleep(0.005)
+
+    def pin(self):
+        """Further start()s listen where this one does. Best with loopback(): a port of 127.0.0.1 may be taken
+        by somebody's connection meanwhile."""
+        for port, (_, number) in zip(self.conf["ports"], self.listening):
+            port["addr"]["trsvcid"] = str(number)
+        return self
 
     @property
     def addr(self):

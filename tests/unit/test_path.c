@@ -7,10 +7,11 @@
 #include "common/log.h"
 #include "initiator/hosts.h"
 #include "initiator/initiator.h"
+#include "initiator/volume.h"
 #include "tests/lib/unit.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ struct job {                    /* parts of one reactor */
 	struct op op;
 	struct reactor *r;
 	struct path *path;
+	struct member *member;
 	struct part parts[JOB_PARTS];
 	uint8_t mem[JOB_PARTS][JOB_LEN];
 	uint16_t status[JOB_PARTS];
@@ -41,7 +43,6 @@ struct job {                    /* parts of one reactor */
 
 static struct initiator in;
 static struct reactor reactors[REACTORS];
-static sem_t ready;
 static struct ring_timer tick;
 static pid_t target;
 static unsigned port;           /* 0: the target chooses */
@@ -64,62 +65,47 @@ turn_hook(void *arg)
 	chan_flush_all(&((struct reactor *)arg)->dirty);
 }
 
-static void
-reactor_init(struct reactor *r)
+static int
+reactor_init(struct crew_thread *t, struct err *err)
 {
-	struct ring_config cfg = { .entries = 256, .max_bufs = 4, .max_files = 4, .name = "test" };
-	struct err err = { 0 };
+	struct reactor *r = container_of(t, struct reactor, thread);
 
-	r->in = &in;
-	r->cpu = -1;
+	r->ring = t->ring;
 	list_init(&r->dirty);
-	if (ring_new(&cfg, &r->ring, &err) < 0 ||
-	    buf_pool_new(r->ring, 4 << 20, 1 << 20, &r->pool, &err) < 0) {
-		fprintf(stderr, "%s\n", err.text);
-		exit(1);
-	}
 	ring_set_turn_hook(r->ring, turn_hook, r);
+	return buf_pool_new(r->ring, 4 << 20, 1 << 20, &r->pool, err);
 }
 
 static void
-stop_posted(struct op *op, int res, uint32_t flags)
+reactor_fini(struct crew_thread *t)
 {
-	(void)res;
-	(void)flags;
-	ring_stop(container_of(op, struct reactor, stop_op)->ring);
+	buf_pool_free(container_of(t, struct reactor, thread)->pool);
 }
 
-static void *
-reactor_thread(void *arg)
-{
-	struct reactor *r = arg;
-
-	reactor_init(r);
-	sem_post(&ready);
-	ring_run(r->ring);
-	return NULL;
-}
+static const struct crew_ops crew_ops = { reactor_init, NULL, reactor_fini };
 
 static void
 start_reactors(void)
 {
-	unsigned i;
+	struct err err = { 0 };
 
-	sem_init(&ready, 0, 0);
 	pthread_mutex_init(&in.lock, NULL);
 	list_init(&in.paths);
 	in.reactors = reactors;
-	in.nr_reactors = REACTORS;
-	for (i = 0; i < REACTORS; i++) {
-		reactors[i].id = i;
-		reactors[i].stop_op = (struct op){ stop_posted, "test.stop" };
+	in.nr_reactors = in.crew.n = REACTORS;
+	in.crew.ops = &crew_ops;
+	in.crew.ring = (struct ring_config){ .entries = 256, .max_bufs = 4, .max_files = 4, .name = "test" };
+	for (unsigned i = 0; i < REACTORS; i++) {
+		reactors[i].in = &in;
+		reactors[i].id = reactors[i].thread.id = i;
+		reactors[i].thread.cpu = -1;
+		in.crew.threads[i] = &reactors[i].thread;
 	}
-	reactors[0].thread = pthread_self();
-	reactor_init(&reactors[0]);
-	for (i = 1; i < REACTORS; i++) {
-		pthread_create(&reactors[i].thread, NULL, reactor_thread, &reactors[i]);
-		sem_wait(&ready);
+	if (crew_start(&in.crew, &err) < 0) {
+		fprintf(stderr, "%s\n", err.text);
+		exit(1);
 	}
+	reactors[0].thread.thread = pthread_self();
 	ring_timer_init(&tick, ticked);
 	ticked(&tick);
 }
@@ -127,21 +113,8 @@ start_reactors(void)
 static void
 stop_reactors(void)
 {
-	unsigned i;
-
 	ring_timer_del(&tick);
-	for (i = 1; i < REACTORS; i++)
-		ring_post(reactors[0].ring, reactors[i].ring, &reactors[i].stop_op);
-	ring_timer_init(&tick, ticked);
-	ticked(&tick);
-	ring_turn(reactors[0].ring);
-	for (i = 1; i < REACTORS; i++)
-		pthread_join(reactors[i].thread, NULL);
-	ring_timer_del(&tick);
-	for (i = 0; i < REACTORS; i++) {
-		buf_pool_free(reactors[i].pool);
-		ring_free(reactors[i].ring);
-	}
+	crew_stop(&in.crew, NULL, NULL);
 }
 
 #define WAIT(cond)                                                               \
@@ -220,7 +193,7 @@ part_ended(struct part *p, uint16_t status, uint32_t dw0)
 	struct job *j = (struct job *)p->io; /* borrowed: nobody looks at it here */
 
 	(void)dw0;
-	j->wrong_thread += !pthread_equal(pthread_self(), j->r->thread);
+	j->wrong_thread += !pthread_equal(pthread_self(), j->r->thread.thread);
 	j->status[p - j->parts] = status;
 	j->ended++;
 }
@@ -249,13 +222,15 @@ job_posted(struct op *op, int res, uint32_t flags)
 		p->sg = p->inl;
 		p->nsg = 1;
 		p->io = (struct io *)j;
+		p->member = j->member;
 		p->done = part_ended;
 		path_send(j->r, j->path, p);
 	}
 }
 
+/* On path, as parts of member if that is not NULL. */
 static void
-start_jobs(struct path *path, bool to_host)
+start_member_jobs(struct path *path, struct member *member, bool to_host)
 {
 	unsigned r, i;
 
@@ -265,12 +240,19 @@ start_jobs(struct path *path, bool to_host)
 		j->op = (struct op){ job_posted, "test.job" };
 		j->r = &reactors[r];
 		j->path = path;
+		j->member = member;
 		j->to_host = to_host;
 		j->ended = j->wrong_thread = 0;
 		for (i = 0; i < JOB_PARTS; i++)
 			memset(j->mem[i], to_host ? 0 : (int)(1 + r * JOB_PARTS + i), JOB_LEN);
 		ring_post(reactors[0].ring, reactors[r].ring, &j->op);
 	}
+}
+
+static void
+start_jobs(struct path *path, bool to_host)
+{
+	start_member_jobs(path, NULL, to_host);
 }
 
 static unsigned
@@ -351,7 +333,6 @@ close_path(struct path *p)
 	freed = false;
 	path_stop(p, path_was_freed, &freed);
 	WAIT(freed);
-	CHECK(list_empty(&in.paths));
 }
 
 static void
@@ -411,6 +392,107 @@ test_parts_survive_a_target_that_starts_again(void)
 		CHECK(path_state(p) == PATH_LIVE);
 	}
 	close_path(p);
+	kill_target();
+}
+
+static unsigned
+free_port(void)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET };
+	socklen_t n = sizeof(sa);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK_EQ(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	CHECK_EQ(getsockname(fd, (struct sockaddr *)&sa, &n), 0);
+	close(fd);
+	return ntohs(sa.sin_port);
+}
+
+/* A member with two paths: the target's, and one to where nobody listens yet. */
+static void
+open_member(struct member *m, struct path_config *cfg, unsigned other_port)
+{
+	memset(m, 0, sizeof(*m));
+	m->paths[m->nr_paths++] = open_path(cfg);
+	snprintf(cfg->trsvcid, sizeof(cfg->trsvcid), "%u", other_port);
+	m->paths[m->nr_paths++] = open_path(cfg);
+}
+
+static void
+close_member(struct member *m)
+{
+	while (m->nr_paths > 0)
+		close_path(m->paths[--m->nr_paths]);
+	CHECK(list_empty(&in.paths));
+}
+
+static uint64_t
+parts_sent(struct path *p)
+{
+	struct hconn_stats sum;
+
+	path_stats_sum(p, &sum);
+	return sum.parts;
+}
+
+/* Parts that were never sent, then such that were, and some of a reactor that has no queue of its
+ * own. */
+static void
+test_parts_that_wait_go_to_another_path_of_their_member_when_it_comes(void)
+{
+	unsigned here = free_port(), there = free_port();
+	struct path_config cfg;
+	struct member m;
+
+	port = here;
+	config(&cfg);
+	open_member(&m, &cfg, there);
+	start_member_jobs(m.paths[0], &m, false);
+	WAIT(path_attempts(m.paths[0]) > 0 && path_attempts(m.paths[1]) > 0);
+	CHECK_EQ(jobs_ended(), 0);
+	port = there;
+	start_target();
+	check_jobs(0);
+	CHECK(path_state(m.paths[0]) == PATH_CONNECTING);
+	CHECK_EQ(parts_sent(m.paths[1]), REACTORS * JOB_PARTS);
+
+	kill(target, SIGSTOP);
+	start_member_jobs(m.paths[1], &m, true);
+	WAIT(parts_sent(m.paths[1]) > REACTORS * JOB_PARTS + 16);
+	kill_target();
+	WAIT(path_state(m.paths[1]) == PATH_RECONNECTING);
+	port = here;
+	start_target();
+	check_jobs(0);
+	CHECK(path_state(m.paths[1]) == PATH_RECONNECTING);
+	CHECK_EQ(parts_sent(m.paths[0]), REACTORS * JOB_PARTS);
+	close_member(&m);
+	kill_target();
+}
+
+static void
+test_parts_do_not_end_while_another_path_may_come_back(void)
+{
+	unsigned here = free_port(), there = free_port();
+	struct path_config cfg;
+	struct member m;
+
+	port = here;
+	config(&cfg);
+	memset(&m, 0, sizeof(m));
+	cfg.ctrl_loss_tmo = 1;
+	m.paths[m.nr_paths++] = open_path(&cfg);
+	cfg.ctrl_loss_tmo = 600;
+	snprintf(cfg.trsvcid, sizeof(cfg.trsvcid), "%u", there);
+	m.paths[m.nr_paths++] = open_path(&cfg);
+	start_member_jobs(m.paths[0], &m, false);
+	WAIT(path_state(m.paths[0]) == PATH_DEAD);
+	CHECK_EQ(jobs_ended(), 0);
+	port = there;
+	start_target();
+	check_jobs(0);
+	close_member(&m);
 	kill_target();
 }
 
@@ -631,6 +713,8 @@ test_discovery_tells_what_a_target_has(void)
 static const struct unit_test tests[] = {
 	UNIT_TEST(test_parts_of_three_reactors_go_over_two_queues),
 	UNIT_TEST(test_parts_survive_a_target_that_starts_again),
+	UNIT_TEST(test_parts_that_wait_go_to_another_path_of_their_member_when_it_comes),
+	UNIT_TEST(test_parts_do_not_end_while_another_path_may_come_back),
 	UNIT_TEST(test_waiting_parts_fail_after_fast_io_fail_tmo_and_the_path_comes_back),
 	UNIT_TEST(test_a_path_is_given_up_after_ctrl_loss_tmo_and_can_start_again),
 	UNIT_TEST(test_a_refusal_with_dnr_ends_the_attempts),

@@ -97,5 +97,5 @@ ctl_events_take(struct ctl_events *e, struct ring *from, char *line)
 	pthread_mutex_unlock(&e->lock);
 	free(line);
 	if (post)
-		ring_post(from, e->ring, &e->op);
+		ring_post(from ? from : e->ring, e->ring, &e->op);
 }

@@ -37,7 +37,8 @@ struct ctl_events {
 void ctl_events_start(struct ctl_events *e, struct ring *ring, struct ctl_server *server);
 void ctl_events_stop(struct ctl_events *e);
 
-/* Any reactor; from is the calling one's ring. The line is taken; NULL: there was no memory. */
+/* Any reactor; from is the calling one's ring, NULL: reactor 0's. The line is taken; NULL: there
+ * was no memory. */
 void ctl_events_take(struct ctl_events *e, struct ring *from, char *line);
 
 #endif

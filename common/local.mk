@@ -29,6 +29,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/digest.h \
 	%D%/err.c \
 	%D%/err.h \
+	%D%/guard.c \
+	%D%/guard.h \
 	%D%/list.h \
 	%D%/log.c \
 	%D%/log.h \

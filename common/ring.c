@@ -402,14 +402,20 @@ spin(struct ring *r)
 	if (n)
 		until = MIN(until, list_entry(n, struct ring_timer, node)->due);
 	METER_ADD(r->stats.spins, 1);
-	for (r->yield = false; now < until && !r->yield; r->now = now = clock_ns()) {
+	for (r->yield = false; now < until; r->now = now = clock_ns()) {
+		if (work_elsewhere(r, false))
+			break;
+		if (r->yield)
+			return false;
 		enter(r, false);
-		if (io_uring_cq_ready(&r->u) || work_elsewhere(r, false)) {
-			r->spin_misses = 0;
-			return true;
-		}
+		if (io_uring_cq_ready(&r->u))
+			break;
 	}
-	if (!r->yield && r->spin_misses < SPIN_MISSES)
+	if (now < until) {
+		r->spin_misses = 0;
+		return true;
+	}
+	if (r->spin_misses < SPIN_MISSES)
 		r->spin_misses++;
 	return false;
 }

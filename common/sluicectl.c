@@ -26,12 +26,12 @@ enum { OPERANDS_MAX = 6, WORDS_MAX = 64, PARAM_MAX = 32 };
 
 /* What a verb takes besides its operands. */
 enum {
-	TAKES_NSID = 1,         /* --nsid */
-	TAKES_WATCH = 2,        /* --watch: it only looks */
-	GIVES_JSON = 4,         /* its result is a file, not a report */
-	GIVES_EVENTS = 8,       /* it listens until it is interrupted */
-	TAKES_QUEUES = 16,      /* --queues, --depth */
-	TAKES_FORCE = 32,       /* --force */
+	TAKES_NSID = 1,    /* --nsid */
+	TAKES_WATCH = 2,   /* --watch: it only looks */
+	GIVES_JSON = 4,    /* its result is a file, not a report */
+	GIVES_EVENTS = 8,  /* it listens until it is interrupted */
+	TAKES_QUEUES = 16, /* --queues, --depth */
+	TAKES_FORCE = 32,  /* --force */
 };
 
 struct verb {

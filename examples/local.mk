@@ -5,7 +5,9 @@ EXTRA_DIST += \
 	%D%/shm-hello.c \
 	%D%/sluice-target.service \
 	%D%/target-one-disk.json \
-	%D%/target-two-subsystems.json
+	%D%/target-two-subsystems.json \
+	%D%/vm \
+	%D%/vm-libvirt.xml
 
 # The example of libsluice(3), built as a user would: with <sluice.h>.
 check_PROGRAMS += %D%/shm-hello

@@ -152,6 +152,18 @@ has_volume(const struct config *c, const char *name)
 	return false;
 }
 
+/* A socket that a disk before this one, of this vm or another, has already. */
+static bool
+socket_is_taken(const struct config *c, const char *path, unsigned disk)
+{
+	for (unsigned i = 0; i < c->nr_vms; i++)
+		for (unsigned k = 0; k < c->vms[i].nr_disks; k++)
+			if ((i + 1 < c->nr_vms || k < disk) &&
+			    !strcmp(c->vms[i].vhost[k].socket, path))
+				return true;
+	return false;
+}
+
 static int
 check_vm(const struct config *c, const struct conf_node *n, struct err *err)
 {
@@ -162,13 +174,18 @@ check_vm(const struct config *c, const struct conf_node *n, struct err *err)
 		if (!strcmp(c->vms[i].name, vm->name))
 			return conf_err(conf_get(n, "name"), err, -EEXIST,
 					"there is a vm '%s' already", vm->name);
-		if (c->vms[i].uid == vm->uid)
+		if (c->vms[i].uid == vm->uid && vm_config_has_shm(vm) &&
+		    vm_config_has_shm(&c->vms[i]))
 			return conf_err(conf_get(n, "uid") ? conf_get(n, "uid") : n, err, -EEXIST,
 					"uid %u is vm '%s' already", vm->uid, c->vms[i].name);
 	}
-	for (unsigned i = 0; i < vm->nr_disks; i++, e = conf_next(e))
+	for (unsigned i = 0; i < vm->nr_disks; i++, e = conf_next(e)) {
 		if (!has_volume(c, vm->disks[i]))
 			return conf_err(e, err, -ENOENT, "there is no volume '%s'", vm->disks[i]);
+		if (vm->vhost[i].socket[0] && socket_is_taken(c, vm->vhost[i].socket, i))
+			return conf_err(conf_get(e, "vhost-user-blk"), err, -EEXIST,
+					"is the socket of another disk already");
+	}
 	return 0;
 }
 

@@ -5,7 +5,7 @@
  * reload" another struct config is applied: what is the same in both is not touched.
  *
  * What can fail: everything a human can mistype, told with file, line and place. Keys of what is
- * designed but not built (qos, stages, vhost-user-blk) are refused, not ignored: who writes them
+ * designed but not built (qos, stages) are refused, not ignored: who writes them
  * relies on them.
  */
 #ifndef SLUICE_INITIATOR_CONFIG_H

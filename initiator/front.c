@@ -105,4 +105,6 @@ front_volume_changed(struct initiator *in, const struct volume *vol)
 		for (unsigned i = 0; vf->changed && i < VF_DISKS_MAX; i++)
 			if (__atomic_load_n(&vf->disks[i], __ATOMIC_RELAXED) == vol)
 				vf->changed(vf, i);
+	if (in->volume_changed)
+		in->volume_changed(in, vol);
 }

@@ -66,6 +66,7 @@ struct vf {               /* one client or VM; lock of the initiator */
 	uint32_t uid, pid;                  /* peer credentials */
 	bool holds; /* while it is there its volumes cannot be removed */
 	void *front;                        /* its front's own */
+	bool of_device; /* it came to the socket of one disk, see front_vhost.h */
 	/* Set by the front, called on reactor 0 without the lock: its "vms" entry was taken away,
 	 * disconnect it. */
 	void (*kick)(struct vf *vf, const char *why);

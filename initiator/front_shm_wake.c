@@ -137,9 +137,9 @@ shm_wake_idle(struct shm_wake *w, bool sleep)
 
 	if (w->due) {
 		/* What was queued in this turn has not been submitted yet: it may bring more. */
-		if (sleep && !w->looked) {
+		if (!w->looked) {
 			w->looked = true;
-			return true;
+			return sleep;
 		}
 		woke = wake_if_asleep(w);
 	}

@@ -6,6 +6,8 @@
 #include "initiator/reactor.h"
 
 struct front_shm;
+struct front_vhost;
+struct volume;
 struct front_ublk;
 
 struct initiator {
@@ -23,6 +25,7 @@ struct initiator {
 	struct path_config *hosts; /* every connection that "hosts" tells of, ours */
 	unsigned nr_hosts;
 	struct front_shm *shm;  /* NULL: not started or ended */
+	struct front_vhost *vhost; /* NULL: no disk ever had a socket */
 	struct front_ublk *ublk; /* NULL: not used */
 	struct ctl_server *ctl; /* NULL: no control socket */
 	char *config_path, *control_path, *shm_path; /* ours */
@@ -32,6 +35,8 @@ struct initiator {
 	uint8_t hostid[16];
 	uint32_t next_vf;
 	struct ctl_events events; /* for those who watch the control socket */
+	/* A front that serves disks without a VF, too: a volume has another capacity or state. */
+	void (*volume_changed)(struct initiator *in, const struct volume *vol);
 };
 
 static inline void

@@ -36,6 +36,19 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_ublk_queue.c \
 	%D%/front_ublk_queue.h \
 	%D%/front_ublk_start.c \
+	%D%/front_vhost.c \
+	%D%/front_vhost.h \
+	%D%/front_vhost_blk.c \
+	%D%/front_vhost_conn.c \
+	%D%/front_vhost_inner.h \
+	%D%/front_vhost_msg.c \
+	%D%/front_vhost_msg_mem.c \
+	%D%/front_vhost_msg_ring.c \
+	%D%/front_vhost_msgs.h \
+	%D%/front_vhost_proto.h \
+	%D%/front_vhost_queue.c \
+	%D%/front_vhost_queue.h \
+	%D%/front_vhost_ring.c \
 	%D%/hconn.c \
 	%D%/hconn.h \
 	%D%/hconn_impl.h \
@@ -60,6 +73,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/reactor.h \
 	%D%/split.c \
 	%D%/split.h \
+	%D%/vblk.c \
+	%D%/vblk.h \
 	%D%/verbs.c \
 	%D%/verbs.h \
 	%D%/verbs_change.c \
@@ -73,7 +88,13 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/volume.c \
 	%D%/volume.h \
 	%D%/volume_look.c \
-	%D%/volume_paths.c
+	%D%/volume_paths.c \
+	%D%/vring.c \
+	%D%/vring.h \
+	%D%/vring_inflight.c \
+	%D%/vring_inner.h \
+	%D%/vring_packed.c \
+	%D%/vring_split.c
 
 sbin_PROGRAMS += %D%/sluice-initiator
 %C%_sluice_initiator_SOURCES = %D%/main.c

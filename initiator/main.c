@@ -17,6 +17,7 @@
 #include "common/signals.h"
 #include "initiator/config.h"
 #include "initiator/front_shm.h"
+#include "initiator/front_vhost.h"
 #include "initiator/front_ublk.h"
 #include "initiator/hosts.h"
 #include "initiator/verbs.h"
@@ -169,7 +170,7 @@ serve(struct config *c, struct err *err)
 
 /* stop */
 
-static unsigned fronts_left;
+static unsigned fronts_left; /* that say when they are gone */
 static bool devices_kept; /* ublk devices that are in use: whoever starts next goes on with them */
 
 static void
@@ -183,7 +184,7 @@ static bool
 has_fronts(void *arg)
 {
 	(void)arg;
-	return fronts_left > 0;
+	return fronts_left > 0 || front_vhost_busy(&initiator);
 }
 
 static bool
@@ -207,7 +208,8 @@ give_up(const char *what)
 	_exit(1);
 }
 
-/* Lets clients' commands end: by themselves, else without their paths. */
+/* Lets clients' commands end: by themselves, else without their paths. Those of VMs are not failed
+ * then: they stand in the VMM's memory, for the daemon that comes next. */
 static void
 end_clients(void)
 {
@@ -218,16 +220,19 @@ end_clients(void)
 		front_shm_stop(in->shm, front_gone, NULL);
 	if (in->ublk)
 		front_ublk_stop(in->ublk, front_gone, NULL);
+	vms_close_sockets(in);
 	crew_turn_while(&in->crew, has_fronts, NULL, DRAIN_NS);
-	if (fronts_left) {
+	if (has_fronts(NULL)) {
 		log_warn("commands wait for targets that do not answer, they end with an error");
+		front_vhost_abandon(in); /* its messages arrive before those to the paths */
 		volumes_cut_off(in);
 		crew_turn_while(&in->crew, has_fronts, NULL, DRAIN_NS);
 	}
-	if (fronts_left)
+	if (has_fronts(NULL))
 		give_up("clients have commands that do not end");
 	front_shm_free(in->shm);
 	in->shm = NULL;
+	front_vhost_free(in);
 	devices_kept = front_ublk_free(in->ublk);
 	in->ublk = NULL;
 }

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/report.h"
 #include "initiator/config.h"
+#include "initiator/front_vhost.h"
 #include "initiator/verbs_table.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ list_len(const struct list *l)
 static void
 put_counts(struct conf_writer *w, struct initiator *in)
 {
-	unsigned ready = 0, live = 0;
+	unsigned ready = 0, live = 0, connected = 0;
 	const struct volume *v;
 	struct path *p;
 
@@ -72,6 +73,8 @@ put_counts(struct conf_writer *w, struct initiator *in)
 	conf_put_u64(w, "paths_live", live);
 	conf_put_u64(w, "vms", list_len(&in->vms));
 	conf_put_u64(w, "clients", list_len(&in->vfs));
+	conf_put_u64(w, "vhost_devices", front_vhost_count(in, &connected));
+	conf_put_u64(w, "vhost_connected", connected);
 }
 
 int

@@ -191,7 +191,7 @@ def run_row(number, row):
         assert rc == 0, (row, err, result)
         assert result["verify"]["checked"] > 0 and result["verify"]["wrong"] == 0, (row, result)
         check_data(i, f, name, members, row, rng)
-        until(lambda: i.ctl("status")["clients"] == 0, "the clients to go", 5)
+        until(lambda: i.ctl("status")["clients"] == 0, "the clients to go", 20)
         return books(i, *f.targets, before=before)
 
 
@@ -243,7 +243,7 @@ def test_clients_at_once_with_volumes_of_their_own_do_not_disturb_each_other():
                 blocks.same(disk.all(), want, f"volume {name} against its members' files")
             if name != "d":
                 assert blocks.judge_all(want[:LOADED], name, 512, 5), name
-        until(lambda: i.ctl("status")["clients"] == 0, "the clients to go", 5)
+        until(lambda: i.ctl("status")["clients"] == 0, "the clients to go", 20)
         sums = books(i, *f.targets, before=before)
         print(f"     {sums['ops']} commands, {sums['parts']} parts, {sums['merged']} merged")
         assert sums["merged"] > 0, sums

@@ -36,7 +36,7 @@ opt_shift(const struct volume *v)
 }
 
 void
-ublk_params_of(const struct volume *v, uint16_t oncs, struct ublk_params *ret)
+ublk_params_of(const struct volume *v, struct ublk_params *ret)
 {
 	uint32_t zeroes = UBLK_ZEROES_MAX >> SECTOR_SHIFT;
 
@@ -51,14 +51,14 @@ ublk_params_of(const struct volume *v, uint16_t oncs, struct ublk_params *ret)
 		.max_sectors = MIN((uint32_t)UBLK_IO_MAX, v->max_transfer) >> SECTOR_SHIFT,
 		.dev_sectors = v->bytes >> SECTOR_SHIFT,
 	};
-	if (!(oncs & (NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES)))
+	if (!(v->oncs & (NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES)))
 		return;
 	ret->types |= UBLK_PARAM_DISCARD;
 	ret->discard_granularity = 1u << v->lba_shift;
 	ret->max_discard_segments = 1;
-	if (oncs & NVME_CTRL_ONCS_DSM)
+	if (v->oncs & NVME_CTRL_ONCS_DSM)
 		ret->max_discard_sectors = zeroes;
-	if (oncs & NVME_CTRL_ONCS_WRITE_ZEROES)
+	if (v->oncs & NVME_CTRL_ONCS_WRITE_ZEROES)
 		ret->max_write_zeroes_sectors = zeroes;
 }
 

@@ -11,8 +11,8 @@ enum {
 	UBLK_OPT_SHIFT_MAX = 24,
 };
 
-/* The parameters of a device on v, which is ready. oncs: what all of its members can do. */
-void ublk_params_of(const struct volume *v, uint16_t oncs, struct ublk_params *ret);
+/* The parameters of a device on v, which is ready. */
+void ublk_params_of(const struct volume *v, struct ublk_params *ret);
 
 /* Kept by the driver for a device of ours, so that whoever starts after us finds it again: says
  * that it is Sluice's, and on which volume: one with the same name, members and stripes. */

@@ -265,29 +265,6 @@ revive(struct ublk_dev *d)
 
 /* ---- a new one ---- */
 
-/* What all members can do, by those of their paths that were ever connected. */
-static uint16_t
-oncs_of(struct volume *v)
-{
-	uint16_t oncs = UINT16_MAX;
-
-	initiator_lock(v->in);
-	for (unsigned i = 0; i < v->nr_members; i++) {
-		const struct member *m = &v->members[i];
-
-		for (unsigned k = 0; k < m->nr_paths; k++) {
-			const struct path_info *info = path_info(m->paths[k]);
-
-			if (!info)
-				continue;
-			oncs &= info->oncs;
-			path_info_put(info);
-		}
-	}
-	initiator_unlock(v->in);
-	return oncs;
-}
-
 static void
 set(struct op *op, int res, uint32_t flags)
 {
@@ -316,7 +293,7 @@ added(struct op *op, int res, uint32_t flags)
 	} else {
 		snprintf(d->path, sizeof(d->path), "/dev/ublkb%u", d->info.dev_id);
 		snprintf(d->vf->name, sizeof(d->vf->name), "%s", d->path);
-		ublk_params_of(volume_of(d), oncs_of(volume_of(d)), &d->params);
+		ublk_params_of(volume_of(d), &d->params);
 		ublk_dev_move(d, UBLK_SETTING);
 		ublk_dev_send(d, UBLK_SET_PARAMS, &d->params, sizeof(d->params), 0, set);
 	}

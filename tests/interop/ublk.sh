@@ -51,7 +51,7 @@ suite=ublk
 END
 # The driver makes no more queues than there are processors.
 guest_cpus=2
-guest_boot "$series" 300 "$guest_work/test" \
+guest_boot "$series" 600 "$guest_work/test" \
 	-netdev user,id=plain -device virtio-net-pci,netdev=plain,romfile=
 target_stop TERM
 if [ "$target_status" = 0 ]; then

@@ -51,7 +51,8 @@ test_params_say_what_the_volume_is(void)
 
 	volume_fill(&v, m, 2);
 	v.vwc = true;
-	ublk_params_of(&v, BOTH, &p);
+	v.oncs = BOTH;
+	ublk_params_of(&v, &p);
 	CHECK_EQ(p.len, sizeof(p));
 	CHECK_EQ(p.types, UBLK_PARAM_BASIC | UBLK_PARAM_DISCARD);
 	CHECK_EQ(p.attrs, UBLK_ATTR_VOLATILE_CACHE | UBLK_ATTR_FUA);
@@ -77,13 +78,14 @@ test_params_promise_nothing_that_members_lack(void)
 	volume_fill(&v, m, 3);
 	v.lba_shift = 12;
 	v.max_transfer = 128 << 10;
-	ublk_params_of(&v, 0, &p);
+	ublk_params_of(&v, &p);
 	CHECK_EQ(p.types, UBLK_PARAM_BASIC);
 	CHECK_EQ(p.attrs, 0);
 	CHECK_EQ(p.logical_shift, 12);
 	CHECK_EQ(p.io_opt_shift, 12); /* three stripe blocks are no power of two */
 	CHECK_EQ(p.max_sectors, (128 << 10) / 512);
-	ublk_params_of(&v, NVME_CTRL_ONCS_WRITE_ZEROES, &p);
+	v.oncs = NVME_CTRL_ONCS_WRITE_ZEROES;
+	ublk_params_of(&v, &p);
 	CHECK_EQ(p.max_discard_sectors, 0);
 	CHECK_EQ(p.max_write_zeroes_sectors, UBLK_ZEROES_MAX / 512);
 	CHECK_EQ(p.discard_granularity, 4096);

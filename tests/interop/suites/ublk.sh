@@ -5,7 +5,11 @@
 export PATH=/test/root/usr/bin:$PATH LD_LIBRARY_PATH=/usr/lib:/test/root/usr/lib
 export SLUICE_CTL=/tmp/i.ctl
 
-# configure [ublk entries]
+VOL0='{ "name": "vol0", "block": "32k", "members": [ "'$NQN/1'", "'$NQN/2'" ] }'
+VOL1='{ "name": "vol1", "members": [ "'$NQN/3'" ] }'
+volumes="$VOL0, $VOL1"
+
+# configure [ublk entries]: over $volumes.
 configure()
 {
 	cat >/tmp/i.json <<-END
@@ -13,8 +17,7 @@ configure()
 	  "hosts": [ { "hostnqn": "$HOSTNQN", "hostid": "$HOSTID", "subsystems": [ { "nqn": "$NQN",
 	    "ports": [ { "transport": "tcp", "traddr": "$TRADDR", "trsvcid": "$TRSVCID",
 	                 "reconnect_delay": 1 } ] } ] } ],
-	  "volumes": [ { "name": "vol0", "block": "32k", "members": [ "$NQN/1", "$NQN/2" ] },
-	               { "name": "vol1", "members": [ "$NQN/3" ] } ],
+	  "volumes": [ $volumes ],
 	  "ublk": [ $* ] }
 	END
 }
@@ -186,6 +189,21 @@ note "deletion ended at $(cut -d' ' -f1 /proc/uptime) s"
 reader=$!
 expect 'the target restarts' 0 '' host crash 1
 did 'a reader waited for it' wait $reader
+
+# A device whose volume the next daemon does not have; devices come and go with the file.
+stop 9
+volumes=$VOL0
+configure
+did 'the daemon starts without the volume of a device' start
+expect 'the device is left alone' 0 '/dev/ublkb0 - left behind 512 MiB' sluicectl ublk list
+expect 'which is told' 0 'ublkb0: was left behind on a volume' cat /tmp/i.log
+check 'it can be deleted' sluicectl ublk del /dev/ublkb0
+configure '"vol0"'
+check 'a reload makes a device' sluicectl reload
+did 'which comes' wait_for 10 'sluicectl ublk list | grep -q live'
+configure
+check 'a reload without it' sluicectl reload
+did 'takes it away' wait_for 10 '! ls /sys/block | grep -q ublk'
 
 stop TERM
 did 'the daemon ends well' ended_well

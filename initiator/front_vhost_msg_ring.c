@@ -39,7 +39,7 @@ quiet_ring(struct vhost_conn *c, uint64_t i, struct vhost_ring **ret, struct err
 int
 vhost_set_vring_num(struct vhost_conn *c, struct err *err)
 {
-	struct vhost_ring *ring;
+	struct vhost_ring *ring = NULL;
 	int res = quiet_ring(c, c->in.state.index, &ring, err);
 
 	if (res < 0)
@@ -55,7 +55,7 @@ vhost_set_vring_num(struct vhost_conn *c, struct err *err)
 int
 vhost_set_vring_base(struct vhost_conn *c, struct err *err)
 {
-	struct vhost_ring *ring;
+	struct vhost_ring *ring = NULL;
 	int res = quiet_ring(c, c->in.state.index, &ring, err);
 
 	if (res == 0)
@@ -67,7 +67,7 @@ int
 vhost_set_vring_addr(struct vhost_conn *c, struct err *err)
 {
 	const struct vhost_addr *a = &c->in.addr;
-	struct vhost_ring *ring;
+	struct vhost_ring *ring = NULL;
 	int res = ring_index(c, a->index, &ring, err);
 
 	if (res < 0)
@@ -102,7 +102,7 @@ base_finish(struct vhost_conn *c, struct err *err)
 int
 vhost_get_vring_base(struct vhost_conn *c, struct err *err)
 {
-	struct vhost_ring *ring;
+	struct vhost_ring *ring = NULL;
 	int res = ring_index(c, c->in.state.index, &ring, err);
 
 	if (res < 0)
@@ -160,7 +160,7 @@ kick_finish(struct vhost_conn *c, struct err *err)
 int
 vhost_set_vring_kick(struct vhost_conn *c, struct err *err)
 {
-	struct vhost_ring *ring;
+	struct vhost_ring *ring = NULL;
 	int res = ring_index(c, ring_number(c), &ring, err);
 
 	if (res < 0)
@@ -174,8 +174,8 @@ vhost_set_vring_kick(struct vhost_conn *c, struct err *err)
 int
 vhost_set_vring_call(struct vhost_conn *c, struct err *err)
 {
-	struct vhost_ring *ring;
-	int fd, res = eventfd_of(c, &ring, &fd, err);
+	struct vhost_ring *ring = NULL;
+	int fd = -1, res = eventfd_of(c, &ring, &fd, err);
 
 	if (res == 0)
 		vhost_ring_set_call(c, ring_number(c), fd);
@@ -185,8 +185,8 @@ vhost_set_vring_call(struct vhost_conn *c, struct err *err)
 int
 vhost_set_vring_err(struct vhost_conn *c, struct err *err)
 {
-	struct vhost_ring *ring;
-	int fd, res = eventfd_of(c, &ring, &fd, err);
+	struct vhost_ring *ring = NULL;
+	int fd = -1, res = eventfd_of(c, &ring, &fd, err);
 
 	if (res < 0)
 		return res;
@@ -204,7 +204,7 @@ vhost_set_vring_err(struct vhost_conn *c, struct err *err)
 int
 vhost_set_vring_enable(struct vhost_conn *c, struct err *err)
 {
-	struct vhost_ring *ring;
+	struct vhost_ring *ring = NULL;
 	int res = ring_index(c, c->in.state.index, &ring, err);
 
 	if (res < 0)

@@ -192,13 +192,14 @@ valgrind_tests = \
 bench_tests = \
 	%D%/bench/smoke.sh
 EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run \
-	%D%/bench/volume.py
+	%D%/bench/vhost.py %D%/bench/volume.py
 bench_sources = \
 	%D%/bench/bench.c %D%/bench/bench.h \
 	%D%/bench/link.c %D%/bench/link.h
-check_PROGRAMS += %D%/bench/host %D%/bench/wire
+check_PROGRAMS += %D%/bench/host %D%/bench/vhost %D%/bench/wire
 %C%_bench_host_SOURCES = %D%/bench/host.c %D%/bench/session.c %D%/bench/session.h $(bench_sources)
 %C%_bench_host_LDADD = $(common_libs)
+%C%_bench_vhost_SOURCES = %D%/bench/vhost.c
 %C%_bench_wire_SOURCES = %D%/bench/wire.c $(bench_sources)
 %C%_bench_wire_LDADD = $(common_libs)
 

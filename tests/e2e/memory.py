@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from nvmetcp import *
+import runner
 import signal
 from initiator import Initiator, hosts, volume
 
@@ -52,7 +53,7 @@ def watch(load, *pids):
 
 
 def initiator_of(targets, **settings):
-    return Initiator({"hosts": hosts(*targets, keep_alive_tmo=0, queue_size=1024, **settings),
+    return Initiator({"hosts": hosts(*targets, keep_alive_tmo=600, queue_size=1024, **settings),
                       "volumes": [volume("v", *targets, max_part="1M")],
                       "vms": [{"name": "me", "disks": ["v"]}]})
 
@@ -66,7 +67,7 @@ def in_flight(targets, kind, bs, depth, **settings):
             t.signal(signal.SIGSTOP)
         try:
             load = i.load("v", "--rw", kind, "--bs", bs, "--qd", depth, "--count", depth)
-            until(lambda: granted(i) == bs * depth, f"{depth} x {bs} bytes in flight", 50)
+            until(lambda: granted(i) == bs * depth, f"{depth} x {bs} bytes in flight", 40)
             stands = resident(i.pid)
         finally:
             for t in targets:
@@ -124,5 +125,7 @@ def test_target_resident_memory_is_bounded_by_its_buffers():
         assert most[M] <= most[4096] + allowance(t.pid), most
 
 
+# A busy machine takes its time to come up with 256 MiB.
+runner.LIMIT *= 3
 if __name__ == "__main__":
     main(globals())

@@ -34,6 +34,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_vhost_queue.c \
 	%D%/front_vhost_queue.h \
 	%D%/front_vhost_ring.c \
+	%D%/front_vhost_upgrade.c \
 	%D%/hconn.c \
 	%D%/hconn.h \
 	%D%/hconn_impl.h \
@@ -60,6 +61,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/split.h \
 	%D%/vblk.c \
 	%D%/vblk.h \
+	%D%/upgrade.c \
+	%D%/upgrade.h \
 	%D%/verbs.c \
 	%D%/verbs.h \
 	%D%/verbs_change.c \

@@ -3,7 +3,7 @@
  * Happy path: the file becomes a configuration; the reactors start; volumes and VMs are added, and
  * their paths get a moment to connect; a line is printed for each volume, "ready" when the shm
  * socket listens; reactor 0 runs on this thread until SIGTERM or SIGINT. SIGHUP loads the file
- * again.
+ * again, SIGUSR2 has a new program take over.
  *
  * What can fail: everything before "ready": one sentence on stderr and exit 1, or 2 when the
  * command line was wrong. A target that is not there is no failure: its volumes wait for it.
@@ -17,6 +17,7 @@
 #include "initiator/front_shm.h"
 #include "initiator/front_vhost.h"
 #include "initiator/hosts.h"
+#include "initiator/upgrade.h"
 #include "initiator/verbs.h"
 
 #include <errno.h>
@@ -101,6 +102,15 @@ reload(void)
 }
 
 static void
+upgrade(void)
+{
+	struct err err = { 0 };
+
+	if (upgrade_begin(&initiator, &err) < 0)
+		log_error("upgrade: %s", err.text);
+}
+
+static void
 signals_ready(struct op *op, int res, uint32_t flags)
 {
 	struct signalfd_siginfo si;
@@ -112,6 +122,8 @@ signals_ready(struct op *op, int res, uint32_t flags)
 	while (read(signals.fd, &si, sizeof(si)) == sizeof(si)) {
 		if (si.ssi_signo == SIGHUP)
 			reload();
+		else if (si.ssi_signo == SIGUSR2)
+			upgrade();
 		else
 			stop();
 	}
@@ -135,6 +147,7 @@ signals_block(struct err *err)
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signals.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -209,6 +222,7 @@ serve(struct config *c, struct err *err)
 		res = verbs_start(in, in->control_path, err);
 	if (res == 0)
 		res = config_apply(in, c, err);
+	front_vhost_close_unclaimed(in);
 	if (res < 0)
 		return res;
 	signals_wait();
@@ -220,7 +234,9 @@ serve(struct config *c, struct err *err)
 	printf("ready\n");
 	fflush(stdout);
 	reactors_run(in);
-	return 0;
+	if (in->upgrading)
+		upgrade_exec(in);
+	return in->upgrading ? err_set(err, -ENOEXEC, "the upgrade failed") : 0;
 }
 
 /* stop */
@@ -311,6 +327,7 @@ end_all(void)
 	free(in->config_path);
 	free(in->control_path);
 	free(in->shm_path);
+	conf_free(in->heritage);
 }
 
 static int
@@ -351,6 +368,8 @@ main(int argc, char **argv)
 		err_set(&err, -EINVAL, "-c FILE is missing; see --help");
 		return complain(&err, 2);
 	}
+	if (!o.check)
+		upgrade_inherit(in, argv);
 	list_init(&in->volumes);
 	list_init(&in->paths);
 	list_init(&in->path_uses);

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "initiator/config.h"
 #include "initiator/front_vhost.h"
+#include "initiator/upgrade.h"
 #include "initiator/verbs_table.h"
 
 #include <errno.h>
@@ -36,6 +37,7 @@ const struct ctl_verb initiator_verbs[] = {
 	 "Adds a VM: who comes with that uid gets these volumes as disks.", verb_vm_add},
 	{"vm.remove", "name:string", "Removes a VM and disconnects its clients.", verb_vm_remove},
 	{"reload", "", "Reads the configuration file again and applies what changed.", verb_reload},
+	{"upgrade", "", "Has the program file run anew, under running VMs.", verb_upgrade},
 	{"log-level", "[level:string]", "Shows or sets the log level: error, warning, info, debug.",
 	 verb_log_level},
 	{ 0 },
@@ -175,6 +177,14 @@ verb_reload(void *ctx, const struct conf_node *params, struct conf_writer *w, st
 	(void)params;
 	(void)w;
 	return initiator_reload(ctx, err);
+}
+
+int
+verb_upgrade(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+{
+	(void)params;
+	(void)w;
+	return upgrade_begin(ctx, err);
 }
 
 int

@@ -12,6 +12,7 @@
 /* verbs.c */
 VERB(status);
 VERB(reload);
+VERB(upgrade);
 VERB(log_level);
 
 /* verbs_list.c */

@@ -33,6 +33,8 @@ signals_ready(struct op *op, int res, uint32_t flags)
 	while (read(s->fd, &si, sizeof(si)) == sizeof(si)) {
 		if (si.ssi_signo == SIGHUP)
 			s->reload();
+		else if (si.ssi_signo == SIGUSR2)
+			s->upgrade();
 		else
 			stop(s);
 	}
@@ -56,6 +58,8 @@ signals_block(struct signals *s, struct err *err)
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	if (s->upgrade)
+		sigaddset(&set, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	s->fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

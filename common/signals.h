@@ -1,4 +1,5 @@
-/* The signals of a daemon, as completions of its ring: SIGHUP reloads, SIGTERM and SIGINT stop.
+/* The signals of a daemon, as completions of its ring: SIGHUP reloads, SIGTERM and SIGINT stop,
+ * SIGUSR2 upgrades where the daemon can.
  *
  * Happy path: signals_block() before any thread starts, so that all of them leave signals alone;
  * signals_start() on the ring that is to have them. A second signal to stop ends the process at
@@ -11,7 +12,8 @@
 
 struct signals {
 	void (*reload)(void);
-	void (*stop)(void); /* once */
+	void (*stop)(void);    /* once */
+	void (*upgrade)(void); /* NULL: SIGUSR2 does what it always does */
 	int fd;             /* private from here on */
 	bool stopping;
 	struct ring *ring;

@@ -54,6 +54,7 @@ static const struct verb verbs[] = {
 	{"stats", "", "", TAKES_WATCH, "counters and latencies"},
 	{"events", "", "", GIVES_EVENTS, "what happens, as it happens"},
 	{"reload", "", "", 0, "read the configuration file again and apply it"},
+	{"upgrade", "", "", 0, "run the program anew, under running VMs"},
 	{"dump-config", "", "", GIVES_JSON, "print the running configuration"},
 	{"save", "[FILE]", "path", 0, "write the running configuration to its file or FILE"},
 	{"log-level", "[LEVEL]", "level", 0,

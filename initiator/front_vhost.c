@@ -114,6 +114,13 @@ vhost_dev_go_on(struct vhost_dev *d)
 		dev_check_end(d);
 		return;
 	}
+	if (d->handed)
+		return;
+	if (d->heir) { /* its guest waits already: for as long as it takes */
+		if (!ready(d))
+			return;
+		vhost_upgrade_adopt(d);
+	}
 	if (d->next >= 0) {
 		if (ready(d))
 			serve_next(d);
@@ -165,7 +172,7 @@ accept_done(struct op *op, int res, uint32_t flags)
 
 	(void)flags;
 	d->accepting = false;
-	if (res >= 0 && (d->removed || !may_come(d, res))) {
+	if (res >= 0 && (d->removed || d->handed || !may_come(d, res))) {
 		close(res);
 	} else if (res >= 0) {
 		d->next = res;
@@ -233,6 +240,8 @@ dev_listen(struct vhost_dev *d, struct err *err)
 	const char *path = d->cfg.socket;
 	int res;
 
+	if (vhost_upgrade_inherit(d))
+		return 0;
 	d->fd = ctl_listen_as(path, SOCK_STREAM, 0600, &d->inode, err);
 	if (d->fd < 0)
 		return d->fd;
@@ -273,7 +282,7 @@ vhost_dev_add(struct initiator *in, const struct vm *vm, unsigned i, const struc
 	d->patient_until = ring_now(f->r->ring) + PATIENCE_NS;
 	d->accept = (struct op){ accept_done, "vhost.accept" };
 	ring_timer_init(&d->timer, timer_fire);
-	accept_next(d);
+	vhost_dev_go_on(d);
 	*ret = d;
 	return 0;
 }
@@ -292,6 +301,8 @@ vhost_dev_remove(struct vhost_dev *d)
 		ring_cancel(d->f->r->ring, &d->accept);
 	if (d->next >= 0)
 		next_close(d);
+	if (d->heir)
+		vhost_upgrade_drop(d->heir);
 	if (d->conn)
 		vhost_conn_leave(d->conn); /* may end, and free, the device */
 	else
@@ -323,6 +334,36 @@ front_vhost_abandon(struct initiator *in)
 	list_for_each_safe (&in->vhost->devs, d, tmp, node)
 		if (d->conn)
 			vhost_conn_end(d->conn, "requests wait for targets that do not answer");
+}
+
+void
+front_vhost_hand_over(struct initiator *in)
+{
+	struct vhost_dev *d, *tmp;
+
+	if (!in->vhost)
+		return;
+	list_for_each_safe (&in->vhost->devs, d, tmp, node) {
+		d->handed = true;
+		if (d->next >= 0)
+			next_close(d);
+		if (d->accepting)
+			ring_cancel(d->f->r->ring, &d->accept);
+		if (d->conn && !d->conn->closing)
+			vhost_upgrade_begin(d->conn);
+	}
+}
+
+bool
+front_vhost_handing(const struct initiator *in)
+{
+	const struct vhost_dev *d;
+
+	if (in->vhost)
+		list_for_each (&in->vhost->devs, d, node)
+			if (d->accepting || (d->conn && !d->conn->closing && !d->conn->parked))
+				return true;
+	return false;
 }
 
 void

@@ -34,6 +34,15 @@ bool front_vhost_busy(const struct initiator *in);
 void front_vhost_abandon(struct initiator *in);
 void front_vhost_free(struct initiator *in);
 
+/* Another program takes over (see front_vhost_upgrade.c). Nothing is taken any more from then on;
+ * when front_vhost_handing() is false, front_vhost_put_state() writes what that one has to know,
+ * and lets the descriptors live through exec. It must follow. */
+void front_vhost_hand_over(struct initiator *in);
+bool front_vhost_handing(const struct initiator *in);
+void front_vhost_put_state(struct conf_writer *w, struct initiator *in);
+/* ...and that one, before it adds devices: in->heritage is there; when all were added. */
+void front_vhost_close_unclaimed(struct initiator *in);
+
 /* With the lock: a row for each device, as "vms" has them; an array "vhost" with their counters;
  * how many there are, and with how many a VMM is connected. */
 void front_vhost_put_rows(struct conf_writer *w, const struct initiator *in);

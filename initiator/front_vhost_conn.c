@@ -56,15 +56,18 @@ conn_free(struct vhost_conn *c)
 	close_fds(c);
 	if (c->back_fd >= 0)
 		close(c->back_fd);
+	if (c->inflight_fd >= 0)
+		close(c->inflight_fd);
+	for (unsigned i = 0; i < c->nr_regions; i++)
+		close(c->region_fds[i]);
 	close(c->fd);
 	ring_timer_del(&c->bound);
 	free(c);
 	vhost_dev_go_on(d);
 }
 
-/* Every queue has been given back? Stops those that run. */
-static bool
-queues_back(struct vhost_conn *c)
+bool
+vhost_conn_queues_back(struct vhost_conn *c)
 {
 	bool running = false;
 
@@ -96,7 +99,7 @@ cancel_writes(struct vhost_conn *c)
 static void
 closing_go_on(struct vhost_conn *c)
 {
-	if (!queues_back(c))
+	if (!vhost_conn_queues_back(c))
 		return;
 	if (!c->closed) {
 		c->closed = true;
@@ -147,6 +150,10 @@ bound_fire(struct ring_timer *t)
 {
 	struct vhost_conn *c = container_of(t, struct vhost_conn, bound);
 
+	if (c->handing && !c->closing) {
+		vhost_upgrade_rush(c);
+		return;
+	}
 	vhost_conn_end(c, c->graceful ? "its requests did not end within 5 s"
 	                              : "its requests did not end within 15 s");
 }
@@ -314,22 +321,30 @@ work(struct vhost_conn *c)
 }
 
 static void
+look_at_received(struct vhost_conn *c)
+{
+	struct err err = { 0 };
+
+	if (c->got >= sizeof(c->in.hdr) && vhost_msg_judge(c, &err) < 0)
+		vhost_conn_end(c, err.text);
+	else if (c->got >= sizeof(c->in.hdr) && c->got == sizeof(c->in.hdr) + c->in.hdr.size)
+		work(c);
+	else
+		vhost_conn_go_on(c);
+}
+
+static void
 take_bytes(struct vhost_conn *c, size_t n)
 {
 	bool header = c->got < sizeof(c->in.hdr);
-	struct err err = { 0 };
 
 	if (header)
 		collect_fds(c);
 	c->got += n;
 	if (header && (c->msg.msg_flags & MSG_CTRUNC))
 		vhost_conn_end(c, "a message came with more descriptors than any may have");
-	else if (header && c->got == sizeof(c->in.hdr) && vhost_msg_judge(c, &err) < 0)
-		vhost_conn_end(c, err.text);
-	else if (c->got >= sizeof(c->in.hdr) && c->got == sizeof(c->in.hdr) + c->in.hdr.size)
-		work(c);
 	else
-		vhost_conn_go_on(c);
+		look_at_received(c);
 }
 
 static void
@@ -339,9 +354,10 @@ recv_done(struct op *op, int res, uint32_t flags)
 
 	(void)flags;
 	c->receiving = false;
-	if (c->closing) {
+	if (c->closing || (c->handing && (res > 0 || res == -ECANCELED))) {
 		if (res > 0 && c->got < sizeof(c->in.hdr))
 			collect_fds(c);
+		c->got += res > 0 ? (size_t)res : 0;
 		vhost_conn_go_on(c);
 	} else if (res > 0) {
 		take_bytes(c, (size_t)res);
@@ -380,20 +396,34 @@ vhost_conn_go_on(struct vhost_conn *c)
 		closing_go_on(c);
 		return;
 	}
+	if (c->parked)
+		return;
 	if (c->changed && c->back_fd >= 0 && !c->backing)
 		send_back(c);
 	if (c->sending)
 		return;
+	if (c->resuming) { /* when the rings have started */
+		c->resuming = c->legs > 0;
+		if (!c->resuming)
+			look_at_received(c);
+		return;
+	}
+	if (c->handing && !c->working) {
+		vhost_upgrade_park(c);
+		return;
+	}
 	if (c->working && c->legs == 0 && !finish(c))
 		return;
 	if (c->working && c->legs == 0)
 		answer(c);
-	if (!c->working && !c->sending && !c->receiving)
+	if (c->handing && !c->working && !c->sending)
+		vhost_upgrade_park(c);
+	else if (!c->working && !c->sending && !c->receiving)
 		recv_more(c);
 }
 
-int
-vhost_conn_new(struct vhost_dev *d, int fd, const struct ucred *cred)
+struct vhost_conn *
+vhost_conn_make(struct vhost_dev *d, int fd, const struct ucred *cred)
 {
 	struct initiator *in = d->f->in;
 	struct vhost_conn *c = calloc(1, sizeof(*c));
@@ -403,12 +433,12 @@ vhost_conn_new(struct vhost_dev *d, int fd, const struct ucred *cred)
 	    !(c->vf = vf_for_disk(in, d->vm, d->vol, cred->uid, (uint32_t)cred->pid))) {
 		mem_table_put(mem);
 		free(c);
-		return -ENOMEM;
+		return NULL;
 	}
 	c->d = d;
 	c->cred = *cred;
 	c->fd = fd;
-	c->out_fd = c->back_fd = -1;
+	c->out_fd = c->back_fd = c->inflight_fd = -1;
 	c->wce = d->vol->vwc;
 	c->recv = (struct op){ recv_done, "vhost.recv" };
 	c->send = (struct op){ send_done, "vhost.send" };
@@ -421,6 +451,23 @@ vhost_conn_new(struct vhost_dev *d, int fd, const struct ucred *cred)
 	c->vf->front = c;
 	d->conn = c;
 	initiator_unlock(in);
+	return c;
+}
+
+void
+vhost_conn_resume(struct vhost_conn *c)
+{
+	c->resuming = true;
+	vhost_conn_go_on(c);
+}
+
+int
+vhost_conn_new(struct vhost_dev *d, int fd, const struct ucred *cred)
+{
+	struct vhost_conn *c = vhost_conn_make(d, fd, cred);
+
+	if (!c)
+		return -ENOMEM;
 	log_info("%s: pid %d of uid %u has connected", d->label, (int)cred->pid, cred->uid);
 	vhost_conn_go_on(c);
 	return 0;

@@ -30,8 +30,10 @@ struct vhost_dev {
 	struct op accept;
 	struct ring_timer timer; /* accepting again; the patience with next */
 	bool accepting, removed;
-	uint64_t patient_until;  /* ring_now(): before that a VMM may wait for the volume */
-	struct vhost_conn *conn; /* is served, or ends */
+	bool handed; /* to the program that takes over: nobody is accepted any more */
+	const struct conf_node *heir; /* the connection that the one before us had; NULL: none */
+	uint64_t patient_until;       /* ring_now(): before that a VMM may wait for the volume */
+	struct vhost_conn *conn;      /* is served, or ends */
 	int next; /* a VMM that waits for conn to end or the volume to be ready; -1 */
 	struct ucred next_cred;
 	uint64_t bytes; /* capacity that guests were told; 0: it was never ready */
@@ -59,9 +61,14 @@ struct vhost_conn {
 	int fd;
 	struct op recv, send;
 	bool receiving, sending, closing;
-	bool graceful;           /* removed: what was taken is completed before the socket closes */
-	bool closed;             /* the socket was shut down */
-	unsigned legs;           /* orders to queues that are not back yet */
+	bool graceful;  /* removed: what was taken is completed before the socket closes */
+	bool closed;    /* the socket was shut down */
+	bool handing;   /* to the program that takes over, at the next message */
+	bool rushed;    /* ...which does not wait for what is in flight */
+	bool cancelled; /* our receive */
+	bool parked;    /* nothing of ours touches it any more */
+	bool resuming;  /* what another program received is looked at when all orders are back */
+	unsigned legs;  /* orders to queues that are not back yet */
 	struct ring_timer bound; /* of what a message or a graceful end waits for */
 
 	/* The message that is being read or worked on. */
@@ -83,9 +90,11 @@ struct vhost_conn {
 	uint64_t status;
 	bool wce;
 	struct vhost_mem_region regions[MEM_REGIONS_MAX]; /* of vf->mem */
+	int region_fds[MEM_REGIONS_MAX];                  /* owned; for who takes over */
 	unsigned nr_regions;
 	struct mem_table *inflight; /* the area, at address 0; NULL: none */
-	unsigned inflight_queues, inflight_size;
+	struct vhost_inflight area; /* as told */
+	int inflight_fd;            /* owned; -1: none */
 	struct vhost_ring rings[VHOST_QUEUES_MAX];
 
 	/* The channel back. */
@@ -95,12 +104,27 @@ struct vhost_conn {
 	bool backing, changed; /* a message is on its way; one is due */
 };
 
+/* front_vhost_upgrade.c */
+void vhost_upgrade_begin(struct vhost_conn *c); /* stops at the next message; c->parked tells */
+void vhost_upgrade_park(struct vhost_conn *c);  /* between two messages */
+void vhost_upgrade_rush(struct vhost_conn *c);  /* it took too long */
+void vhost_upgrade_adopt(struct vhost_dev *d);  /* goes on with d->heir */
+void vhost_upgrade_drop(const struct conf_node *heir); /* nobody goes on with it */
+/* Its socket, and perhaps a connection, came from the program before us. */
+bool vhost_upgrade_inherit(struct vhost_dev *d);
+
 /* front_vhost_conn.c. Takes fd, and makes the VF. -ENOMEM: fd is still the caller's. */
 int vhost_conn_new(struct vhost_dev *d, int fd, const struct ucred *cred);
+/* The same, but it does nothing yet; NULL: no memory. */
+struct vhost_conn *vhost_conn_make(struct vhost_dev *d, int fd, const struct ucred *cred);
 /* The device goes: ends when what was taken is completed. */
 void vhost_conn_leave(struct vhost_conn *c);
 /* Ends at once, nothing more is shown to the guest. why NULL: the VMM has gone. */
 void vhost_conn_end(struct vhost_conn *c, const char *why);
+/* Every queue has been given back? Stops those that run. */
+bool vhost_conn_queues_back(struct vhost_conn *c);
+/* Goes on where another program stopped: with c->got bytes of a message. */
+void vhost_conn_resume(struct vhost_conn *c);
 /* What can be done now is done. May free the connection. */
 void vhost_conn_go_on(struct vhost_conn *c);
 void vhost_conn_volume_changed(struct vhost_conn *c);
@@ -121,6 +145,11 @@ void vhost_ring_set_call(struct vhost_conn *c, unsigned i, int fd); /* takes fd,
 int vhost_msg_judge(struct vhost_conn *c, struct err *err); /* the header */
 int vhost_msg_handle(struct vhost_conn *c, struct err *err);
 int vhost_take_fd(struct vhost_conn *c, unsigned i);
+/* front_vhost_msg_mem.c: the two that another program's state is made of, too. Both take fd. */
+int vhost_mem_add(struct vhost_conn *c, int fd, const struct vhost_mem_region *r, struct err *err);
+int vhost_inflight_take(struct vhost_conn *c, int fd, const struct vhost_inflight *m,
+                        struct err *err);
+int vhost_settle_all(struct vhost_conn *c, struct err *err);
 
 /* front_vhost_blk.c: what the disk offers. */
 uint64_t vhost_blk_features(const struct vhost_dev *d);

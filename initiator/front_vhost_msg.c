@@ -43,8 +43,8 @@ vhost_any_running(const struct vhost_conn *c)
 	return i < VHOST_QUEUES_MAX;
 }
 
-static int
-settle_all(struct vhost_conn *c, struct err *err)
+int
+vhost_settle_all(struct vhost_conn *c, struct err *err)
 {
 	int res = 0;
 
@@ -79,7 +79,7 @@ set_features(struct vhost_conn *c, struct err *err)
 	}
 	c->features = f;
 	c->has_features = true;
-	return settle_all(c, err);
+	return vhost_settle_all(c, err);
 }
 
 static int

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -39,21 +40,40 @@ take_table(struct vhost_conn *c, struct mem_table *mem, struct err *err)
 	return res;
 }
 
+static void
+forget_region(struct vhost_conn *c, unsigned i)
+{
+	close(c->region_fds[i]);
+	c->regions[i] = c->regions[--c->nr_regions];
+	c->region_fds[i] = c->region_fds[c->nr_regions];
+}
+
+/* One region more in *mem; takes fd. It is kept for a program that takes over. */
 static int
-add_region(struct mem_table **mem, int fd, const struct vhost_mem_region *r, struct err *err)
+add_region(struct vhost_conn *c, struct mem_table **mem, int fd, const struct vhost_mem_region *r,
+           struct err *err)
 {
 	struct mem_table *more = NULL;
-	int res;
+	int kept = fcntl(fd, F_DUPFD_CLOEXEC, 0), res;
 
-	if (r->uva > UINT64_MAX - r->size) {
+	if (kept < 0 || r->uva > UINT64_MAX - r->size) {
+		res = kept < 0 ? -errno : -EINVAL;
 		close(fd);
-		return err_set(err, -EINVAL, "a region goes beyond the address space");
+		if (kept >= 0)
+			close(kept);
+		return err_set(err, res, "a region at 0x%llx of %llu bytes: %s",
+		               (unsigned long long)r->uva, (unsigned long long)r->size,
+		               strerror(-res));
 	}
 	res = mem_table_add_guarded(*mem, fd, r->off, r->size, r->gpa, &more, err);
-	if (res < 0)
+	if (res < 0) {
+		close(kept);
 		return res;
+	}
 	mem_table_put(*mem);
 	*mem = more;
+	c->regions[c->nr_regions] = *r;
+	c->region_fds[c->nr_regions++] = kept;
 	return 0;
 }
 
@@ -72,31 +92,34 @@ vhost_set_mem_table(struct vhost_conn *c, struct err *err)
 	mem = mem_table_new();
 	if (!mem)
 		return err_set(err, -ENOMEM, "no memory for a table");
+	while (c->nr_regions > 0) /* rings hold their table until they are told of the new one */
+		forget_region(c, 0);
 	for (unsigned i = 0; i < m->nr && res == 0; i++)
-		res = add_region(&mem, vhost_take_fd(c, i), &m->regions[i], err);
+		res = add_region(c, &mem, vhost_take_fd(c, i), &m->regions[i], err);
 	if (res < 0) {
 		mem_table_put(mem);
 		return res;
 	}
-	c->nr_regions = m->nr;
-	for (unsigned i = 0; i < m->nr; i++)
-		c->regions[i] = m->regions[i];
+	return take_table(c, mem, err);
+}
+
+int
+vhost_mem_add(struct vhost_conn *c, int fd, const struct vhost_mem_region *r, struct err *err)
+{
+	struct mem_table *mem = mem_table_get(c->vf->mem);
+	int res = add_region(c, &mem, fd, r, err);
+
+	if (res < 0) {
+		mem_table_put(mem);
+		return res;
+	}
 	return take_table(c, mem, err);
 }
 
 int
 vhost_add_mem_reg(struct vhost_conn *c, struct err *err)
 {
-	const struct vhost_mem_region *r = &c->in.one.region;
-	struct mem_table *mem = mem_table_get(c->vf->mem);
-	int res = add_region(&mem, vhost_take_fd(c, 0), r, err);
-
-	if (res < 0) {
-		mem_table_put(mem);
-		return res;
-	}
-	c->regions[c->nr_regions++] = *r;
-	return take_table(c, mem, err);
+	return vhost_mem_add(c, vhost_take_fd(c, 0), &c->in.one.region, err);
 }
 
 int
@@ -117,7 +140,7 @@ vhost_rem_mem_reg(struct vhost_conn *c, struct err *err)
 	res = mem_table_del(c->vf->mem, r->gpa, &mem, err);
 	if (res < 0)
 		return res;
-	c->regions[i] = c->regions[--c->nr_regions];
+	forget_region(c, i);
 	return take_table(c, mem, err);
 }
 
@@ -130,10 +153,9 @@ vhost_inflight_slice(uint32_t size)
 }
 
 static int
-judge_inflight(struct vhost_conn *c, uint64_t *ret_bytes, struct err *err)
+judge_inflight(struct vhost_conn *c, const struct vhost_inflight *m, uint64_t *ret_bytes,
+               struct err *err)
 {
-	const struct vhost_inflight *m = &c->in.inflight;
-
 	if (m->queues == 0 || m->queues > c->d->cfg.queues || m->queue_size == 0 ||
 	    m->queue_size > VRING_SIZE_MAX)
 		return err_set(err, -EINVAL, "an inflight area for %u rings of %u entries",
@@ -148,7 +170,7 @@ int
 vhost_get_inflight_fd(struct vhost_conn *c, struct err *err)
 {
 	uint64_t bytes = 0;
-	int fd, res = judge_inflight(c, &bytes, err);
+	int fd, res = judge_inflight(c, &c->in.inflight, &bytes, err);
 
 	if (res < 0)
 		return res;
@@ -170,32 +192,56 @@ vhost_get_inflight_fd(struct vhost_conn *c, struct err *err)
 	return 0;
 }
 
+static int
+map_area(int fd, const struct vhost_inflight *m, struct mem_table **ret, struct err *err)
+{
+	struct mem_table *empty = mem_table_new();
+	int res;
+
+	if (!empty) {
+		close(fd);
+		return err_set(err, -ENOMEM, "no memory for a table");
+	}
+	res = mem_table_add_guarded(empty, fd, m->off, m->size, 0, ret, err);
+	mem_table_put(empty);
+	return res < 0 ? err_prefix(err, res, "inflight area") : 0;
+}
+
+int
+vhost_inflight_take(struct vhost_conn *c, int fd, const struct vhost_inflight *m, struct err *err)
+{
+	int kept = fcntl(fd, F_DUPFD_CLOEXEC, 0), res;
+	struct mem_table *area = NULL;
+	uint64_t bytes = 0;
+
+	res = kept < 0 ? err_set(err, -errno, "%s", strerror(errno))
+	               : judge_inflight(c, m, &bytes, err);
+	if (res == 0 && m->size < m->queues * vhost_inflight_slice(m->queue_size))
+		res = err_set(err, -EINVAL,
+		              "the inflight area has %llu bytes, too few for %u rings of %u",
+		              (unsigned long long)m->size, m->queues, m->queue_size);
+	if (res == 0)
+		res = map_area(fd, m, &area, err);
+	else
+		close(fd);
+	if (res < 0) {
+		if (kept >= 0)
+			close(kept);
+		return res;
+	}
+	mem_table_put(c->inflight);
+	if (c->inflight_fd >= 0)
+		close(c->inflight_fd);
+	c->inflight = area;
+	c->inflight_fd = kept;
+	c->area = *m;
+	return 0;
+}
+
 int
 vhost_set_inflight_fd(struct vhost_conn *c, struct err *err)
 {
-	const struct vhost_inflight *m = &c->in.inflight;
-	struct mem_table *empty, *area = NULL;
-	uint64_t bytes = 0;
-	int res = judge_inflight(c, &bytes, err);
-
-	if (res < 0)
-		return res;
 	if (vhost_any_running(c))
 		return err_set(err, -EBUSY, "it changes the inflight area while rings run");
-	if (m->size < m->queues * vhost_inflight_slice(m->queue_size))
-		return err_set(err, -EINVAL,
-		               "the inflight area has %llu bytes, too few for %u rings of %u",
-		               (unsigned long long)m->size, m->queues, m->queue_size);
-	empty = mem_table_new();
-	if (!empty)
-		return err_set(err, -ENOMEM, "no memory for a table");
-	res = mem_table_add_guarded(empty, vhost_take_fd(c, 0), m->off, m->size, 0, &area, err);
-	mem_table_put(empty);
-	if (res < 0)
-		return err_prefix(err, res, "inflight area");
-	mem_table_put(c->inflight);
-	c->inflight = area;
-	c->inflight_queues = m->queues;
-	c->inflight_size = m->queue_size;
-	return 0;
+	return vhost_inflight_take(c, vhost_take_fd(c, 0), &c->in.inflight, err);
 }

@@ -209,12 +209,12 @@ find_inflight(const struct vhost_conn *c, unsigned i, void **ret, struct err *er
 	struct iovec iov;
 
 	*ret = NULL;
-	if (!c->inflight || i >= c->inflight_queues)
+	if (!c->inflight || i >= c->area.queues)
 		return 0;
-	if (c->rings[i].num > c->inflight_size)
+	if (c->rings[i].num > c->area.queue_size)
 		return err_set(err, -EINVAL, "ring %u has %u entries, its inflight area %u", i,
-		               c->rings[i].num, c->inflight_size);
-	slice = vhost_inflight_slice(c->inflight_size);
+		               c->rings[i].num, c->area.queue_size);
+	slice = vhost_inflight_slice(c->area.queue_size);
 	if (mem_map(c->inflight, i * slice, slice, &iov, 1) != 1)
 		return err_set(err, -EFAULT, "the inflight area has no place for ring %u", i);
 	*ret = iov.iov_base;

@@ -5,6 +5,7 @@
 #include "common/ctl_events.h"
 #include "initiator/reactor.h"
 
+struct conf;
 struct front_shm;
 struct front_vhost;
 struct volume;
@@ -30,7 +31,8 @@ struct initiator {
 	struct ctl_server *ctl; /* NULL: no control socket */
 	char *config_path, *control_path, *shm_path; /* ours */
 	uint64_t started_ms;    /* CLOCK_MONOTONIC */
-	bool stopping;
+	struct conf *heritage;  /* what the program before us left, see upgrade.h; NULL: nothing */
+	bool stopping, upgrading;
 	char hostnqn[224];
 	uint8_t hostid[16];
 	uint32_t next_vf;

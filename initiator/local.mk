@@ -49,6 +49,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_vhost_queue.c \
 	%D%/front_vhost_queue.h \
 	%D%/front_vhost_ring.c \
+	%D%/front_vhost_upgrade.c \
 	%D%/hconn.c \
 	%D%/hconn.h \
 	%D%/hconn_impl.h \
@@ -75,6 +76,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/split.h \
 	%D%/vblk.c \
 	%D%/vblk.h \
+	%D%/upgrade.c \
+	%D%/upgrade.h \
 	%D%/verbs.c \
 	%D%/verbs.h \
 	%D%/verbs_change.c \

@@ -3,7 +3,7 @@
  * Happy path: the file becomes a configuration; the reactors start; volumes and VMs are added, and
  * their paths get a moment to connect; a line is printed for each volume, "ready" when the shm
  * socket listens; reactor 0 runs on this thread until SIGTERM or SIGINT. SIGHUP loads the file
- * again.
+ * again, SIGUSR2 has a new program take over.
  *
  * What can fail: everything before "ready": one sentence on stderr and exit 1, or 2 when the
  * command line was wrong. A target that is not there is no failure: its volumes wait for it.
@@ -20,6 +20,7 @@
 #include "initiator/front_vhost.h"
 #include "initiator/front_ublk.h"
 #include "initiator/hosts.h"
+#include "initiator/upgrade.h"
 #include "initiator/verbs.h"
 
 #include <errno.h>
@@ -88,7 +89,16 @@ reload(void)
 		log_error("reload: %s", err.text);
 }
 
-static struct signals signals = { .reload = reload, .stop = stop };
+static void
+upgrade(void)
+{
+	struct err err = { 0 };
+
+	if (upgrade_begin(&initiator, &err) < 0)
+		log_error("upgrade: %s", err.text);
+}
+
+static struct signals signals = { .reload = reload, .stop = stop, .upgrade = upgrade };
 
 /* start */
 
@@ -152,6 +162,7 @@ serve(struct config *c, struct err *err)
 		return res;
 	front_ublk_look(in);
 	res = front_ublk_apply(in, c, err);
+	front_vhost_close_unclaimed(in);
 	if (res < 0)
 		return res;
 	signals_start(&signals, initiator.reactors[0].ring);
@@ -165,7 +176,9 @@ serve(struct config *c, struct err *err)
 	printf("ready\n");
 	fflush(stdout);
 	crew_run(&in->crew);
-	return 0;
+	if (in->upgrading)
+		upgrade_exec(in);
+	return in->upgrading ? err_set(err, -ENOEXEC, "the upgrade failed") : 0;
 }
 
 /* stop */
@@ -272,6 +285,7 @@ end_all(void)
 	free(in->config_path);
 	free(in->control_path);
 	free(in->shm_path);
+	conf_free(in->heritage);
 }
 
 static int
@@ -312,6 +326,8 @@ main(int argc, char **argv)
 		err_set(&err, -EINVAL, "-c FILE is missing; see --help");
 		return complain(&err, 2);
 	}
+	if (!o.check)
+		upgrade_inherit(in, argv);
 	list_init(&in->volumes);
 	list_init(&in->paths);
 	list_init(&in->path_uses);

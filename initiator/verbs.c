@@ -12,6 +12,7 @@
 #include "common/report.h"
 #include "initiator/config.h"
 #include "initiator/front_vhost.h"
+#include "initiator/upgrade.h"
 #include "initiator/verbs_table.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ const struct ctl_verb initiator_verbs[] = {
 	{"ublk.del", "name:string [force:bool]", "Deletes such a device.", verb_ublk_del},
 	{"ublk.list", "", "Lists ublk devices.", verb_ublk_list},
 	{"reload", "", "Reads the configuration file again and applies what changed.", verb_reload},
+	{"upgrade", "", "Has the program file run anew, under running VMs.", verb_upgrade},
 	{"log-level", "[level:string]", "Shows or sets the log level: error, warning, info, debug.",
 	 report_log_level},
 	{ 0 },
@@ -143,6 +145,14 @@ verb_reload(void *ctx, const struct conf_node *params, struct conf_writer *w, st
 	(void)params;
 	(void)w;
 	return initiator_reload(ctx, err);
+}
+
+int
+verb_upgrade(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+{
+	(void)params;
+	(void)w;
+	return upgrade_begin(ctx, err);
 }
 
 /* ---- the control socket ---- */

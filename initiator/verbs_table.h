@@ -12,6 +12,7 @@
 /* verbs.c */
 VERB(status);
 VERB(reload);
+VERB(upgrade);
 
 /* verbs_list.c */
 VERB(volumes);

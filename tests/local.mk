@@ -130,7 +130,10 @@ proto_tests = \
 	%D%/proto/nvm.py \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
-	%D%/proto/storms.py \
+	%D%/proto/storms.py
+
+# A scripted vhost-user master against the initiator.
+vhost_tests = \
 	%D%/proto/v_fuzz.py \
 	%D%/proto/v_hostile.py \
 	%D%/proto/v_inflight.py \
@@ -214,11 +217,11 @@ endif
 check_LIBRARIES += %D%/fuzz/libreplay.a
 %C%_fuzz_libreplay_a_SOURCES = %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzzers)
-TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests)
+TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(vhost_tests) $(hostile_tests) $(e2e_tests)
 
 EXTRA_DIST += %D%/run-all %D%/dist.sh %D%/valgrind.supp %D%/unit/no-cunit.sh \
 	%D%/fuzz/replay.sh %D%/fuzz/fuzz.sh \
-	$(lint_tests) $(proto_tests) $(hostile_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
+	$(lint_tests) $(proto_tests) $(vhost_tests) $(hostile_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
 
 # What the scripts share.
 EXTRA_DIST += \
@@ -277,7 +280,8 @@ print-tests:
 	@for t in $(unit_tests); do echo "unit $$t"; done; \
 	echo "fuzz %D%/fuzz/replay.sh"; \
 	for t in $(lint_tests); do echo "lint $$t"; done; \
-	for t in $(proto_tests) $(hostile_tests); do echo "proto $$t"; done; \
+	for t in $(proto_tests); do echo "proto $$t"; done; \
+	for t in $(vhost_tests) $(hostile_tests); do echo "hostile $$t"; done; \
 	for t in $(e2e_tests); do echo "e2e $$t"; done; \
 	for t in $(memcheck_tests); do echo "memcheck $$t"; done; \
 	for t in $(valgrind_tests); do echo "valgrind $$t"; done; \

@@ -40,7 +40,7 @@ def shm(i, rw, bs, qd, seconds):
     rc, out, err = i.perf("v", "--rw", "rand" + rw, "--bs", str(bs), "--qd", str(qd), "--time", str(seconds))
     if rc:
         sys.exit(err)
-    return out["total"]["iops"] if "total" in out else out["iops"]
+    return out[rw]["iops"]
 
 
 class Qemu:

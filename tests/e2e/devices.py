@@ -183,6 +183,80 @@ def test_a_daemon_that_stops_leaves_what_hangs_to_the_next():
         e.close()
 
 
+def upgrade(world):
+    """Returns when the new program is ready, and how long nobody answered."""
+    began = time.monotonic()
+    pid = world.initiator.proc.pid
+    world.initiator.ctl("upgrade")
+    until(lambda: world.log().count("\nready\n") == 2, "the new program is ready", 10)
+    assert world.initiator.proc.pid == pid and world.initiator.proc.poll() is None
+    return time.monotonic() - began
+
+
+def test_an_upgrade_goes_on_with_every_connection_and_request():
+    with World(disks=2) as w:
+        disks = [w.disk(n, packed=bool(n), inflight=True, rings=3) for n in range(2)]
+        disks[0].open_back()
+        for n in range(30):
+            for d, k in zip(disks, "ab"):
+                d.write(n * 8, pattern(4096, (k, n)), ring=n % 3)
+        reqs = [d.submit(T_OUT, 4096 + 2048 * n, pattern(MIB, (n, "x")), ring=n % 3)
+                for n in range(4) for d in disks]
+        upgrade(w)
+        for n in range(30, 45):
+            for d, k in zip(disks, "ab"):
+                d.write(n * 8, pattern(4096, (k, n)), ring=n % 3)
+        for d in disks:
+            d.wait()
+        assert all(r.status == S_OK for r in reqs)
+        for n in range(45):
+            for d, k in zip(disks, "ab"):
+                assert d.read(n * 8, 4096, ring=n % 3) == pattern(4096, (k, n))
+        assert "pid %d was taken over" % os.getpid() in w.log()
+        assert disks[0].vring_base(1) > 0
+        for t in w.targets:
+            t.ctl("ns.resize", nqn=t.nqn, nsid=1, size="24M")
+        assert struct.unpack("<III", disks[0].back.recv(64)) == (BACKEND_CONFIG_CHANGE, 1, 0)
+        disks[1].close()
+        until(lambda: row(w, 1)["client"] is None, "it has gone", 5)
+        w.disk(1).close()  # its socket lives, too
+        disks[0].close()
+
+
+def test_an_upgrade_in_the_middle_of_a_message_and_with_a_target_that_hangs():
+    with World() as w:
+        d = w.disk(inflight=True)
+        w.targets[0].signal(signal.SIGSTOP)
+        req = d.submit(T_OUT, 0, pattern(4096, 14))
+        until(lambda: counters(w)["requests"] == 1, "it is in flight", 10)
+        message = struct.pack("<III", GET_CONFIG, VERSION, 12 + 60) + struct.pack("<III", 0, 60, 0)
+        d.send_raw(message[:7])
+        time.sleep(0.1)
+        w.initiator.ctl("upgrade")
+        time.sleep(0.6 * SCALE)
+        w.targets[0].signal(signal.SIGCONT)
+        d.send_raw(message[7:] + bytes(60))
+        assert struct.unpack("<Q", d.recv(GET_CONFIG)[0][12:20])[0] == 65536
+        d.wait(req)
+        assert w.flat(0, 0, 4096) == pattern(4096, 14)
+        d.close()
+
+
+def test_an_upgrade_to_a_program_that_refuses_changes_nothing():
+    with World() as w:
+        d = w.disk()
+        with open(w.initiator.conf_path, "a", encoding="utf-8") as f:
+            f.write("}")
+        try:
+            w.initiator.ctl("upgrade")
+        except ControlError as e:
+            assert "does not take" in str(e), e
+        else:
+            raise AssertionError("it upgraded")
+        d.write(0, pattern(512, 15))
+        d.close()
+
+
 def test_a_volume_that_grows_is_told_to_who_has_a_channel_and_seen_by_all():
     with World(disks=2) as w:
         d, mute = w.disk(0, start=False), w.disk(1)

@@ -51,6 +51,11 @@ if vm_world_stop; then
 else
 	guest_result "not ok initiator and targets end well"
 fi
+if [ "$(grep -c 'was taken over' "$guest_work/initiator.log")" = 3 ]; then
+	guest_result "ok the upgrade took every connection over"
+else
+	guest_result "not ok the upgrade took every connection over"
+fi
 if grep -n 'Sanitizer\|runtime error' "$guest_work"/*.log; then
 	guest_result "not ok no sanitizer has anything to say"
 fi

@@ -30,6 +30,7 @@ def broken(spoil, says, packed=False, indirect=False, **kw):
     d = world().disk(packed=packed, size=8, **kw)
     ring, before = d.rings[0], world().log().count(says)
     d.io(T_IN, 0, n=512)
+    d.idle()  # nobody may take the request before it is spoilt
     req = d.prepare(T_IN, 0, n=512)
     ring.add(d.segs(req), indirect)
     spoil(d, ring, req)

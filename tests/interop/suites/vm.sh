@@ -124,6 +124,7 @@ under_load()
 
 under_load 'initiator killed' 'host crash-initiator'
 under_load 'initiator restarted' 'host restart-initiator'
+under_load 'initiator upgraded' 'host ctl upgrade'
 under_load 'target killed' 'host crash-target 1'
 under_load 'VM stopped and continued' 'host pause 1'
 
@@ -133,17 +134,15 @@ wait_for 10 '[ $(cat /sys/block/vda/size) = 196608 ]' && ok 'the guest sees the 
 	not_ok 'the guest sees the larger size' "$(cat /sys/block/vda/size) sectors"
 check 'write in the new part' dd if=/bin/busybox of=/dev/vda bs=64k seek=1200 count=10 conv=fsync
 
-# New memory is used by user programs first: fio's buffers are there.
+# New memory is for user programs alone, and used first: fio's buffers are there.
+memory() { awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo; }
 plug()
 {
-	host monitor object_add memory-backend-memfd,id=more,size=128M,share=on &&
-		host monitor device_add pc-dimm,id=dimm,memdev=more || return 1
-	wait_for 10 'grep -l offline /sys/devices/system/memory/*/state >/tmp/new || [ -s /tmp/was ]'
-	for block in $(cat /tmp/new); do
-		echo online_movable >$block || return 1
-	done
+	echo online_movable >/sys/devices/system/memory/auto_online_blocks &&
+		host monitor object_add memory-backend-memfd,id=more,size=128M,share=on &&
+		host monitor device_add pc-dimm,id=dimm,memdev=more &&
+		wait_for 10 '[ $(memory) -gt $((before + 100)) ]'
 }
-memory() { awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo; }
 before=$(memory)
 under_load 'memory plugged' plug
 [ $(memory) -gt $((before + 100)) ] && ok 'the guest has more memory' ||

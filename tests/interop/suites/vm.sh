@@ -19,7 +19,7 @@ table <<END
 0 | queue vda optimal_io_size                | ^65536 \$
 0 | queue vdb optimal_io_size                | ^131072 \$
 0 | queue vda max_segments                   | ^126 \$
-0 | ls /sys/block/vda/mq                     | ^0 1 2 3 \$
+0 | ls /sys/block/vda/mq                     | ^0 1 2 3 \$ | 6.1
 0 | cat /sys/block/vda/ro                    | ^0 \$
 0 | cat /sys/block/vdc/ro                    | ^1 \$
 ! | dd if=/dev/zero of=/dev/vdc bs=4k count=1 | .

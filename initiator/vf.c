@@ -92,11 +92,17 @@ vm_add(struct initiator *in, const struct vm_config *cfg, struct err *err)
 		return err_set(err, -ENOMEM, "no memory for vm '%s'", cfg->name);
 	snprintf(vm->name, sizeof(vm->name), "%s", cfg->name);
 	vm->uid = cfg->uid;
+	vm->qos = sched_vm_new(in->nr_reactors);
+	if (!vm->qos) {
+		free(vm);
+		return err_set(err, -ENOMEM, "no memory for vm '%s'", cfg->name);
+	}
 	initiator_lock(in);
 	for (; vm->nr_disks < cfg->nr_disks; vm->nr_disks++)
 		vm->disks[vm->nr_disks] = volume_get(volume_find(in, cfg->disks[vm->nr_disks]));
 	list_push_back(&in->vms, &vm->node);
 	initiator_unlock(in);
+	vm_set_qos(in, vm, &cfg->qos);
 	return 0;
 }
 
@@ -112,10 +118,24 @@ vf_to_kick(const struct initiator *in, const char *name)
 	return NULL;
 }
 
+void
+vm_set_qos(struct initiator *in, struct vm *vm, const struct qos_config *q)
+{
+	bool was = qos_limited(&vm->qos->node.cfg), is = qos_limited(q);
+
+	if (!was && !is)
+		return;
+	sched_set(&vm->qos->node, q, ring_now(in->reactors[0].ring));
+	for (unsigned i = 0; i < vm->nr_disks && was != is; i++)
+		atomic_fetch_add(&vm->disks[i]->limits, is ? 1u : -1u);
+	sched_kick(in);
+}
+
 int
 vm_remove(struct initiator *in, const char *name, struct err *err)
 {
 	struct vm *vm = vm_find(in, name);
+	struct qos_config none;
 	struct vf *vf;
 
 	if (!vm)
@@ -129,8 +149,13 @@ vm_remove(struct initiator *in, const char *name, struct err *err)
 		vf->kick = NULL;
 		kick(vf, "its vm was removed");
 	}
+	qos_init(&none);
+	vm_set_qos(in, vm, &none);
 	while (vm->nr_disks > 0)
 		volume_put(vm->disks[--vm->nr_disks]);
+	initiator_lock(in);
+	sched_vm_put(vm->qos);
+	initiator_unlock(in);
 	free(vm);
 	return 0;
 }
@@ -159,6 +184,8 @@ vf_for_peer(struct initiator *in, uint32_t uid, uint32_t pid, struct err *err)
 	vf->id = ++in->next_vf;
 	for (unsigned i = 0; i < vm->nr_disks; i++)
 		vf->disks[i] = volume_get(vm->disks[i]);
+	vf->qos = vm->qos;
+	vf->qos->refs++;
 	vf->in = in;
 	list_push_back(&in->vfs, &vf->node);
 	initiator_unlock(in);
@@ -170,6 +197,7 @@ vf_put(struct vf *vf)
 {
 	initiator_lock(vf->in);
 	list_del(&vf->node);
+	sched_vm_put(vf->qos);
 	initiator_unlock(vf->in);
 	for (unsigned i = 0; i < VF_DISKS_MAX && vf->disks[i]; i++)
 		volume_put(vf->disks[i]);

@@ -131,9 +131,9 @@ def test_reload_changes_only_what_differs():
             paths = {p["nqn"]: p["cntlid"] for p in i.ctl("paths")}
             assert paths[A] == before[A] and set(paths) == {A, B}, (before, paths)
             assert i.ctl("vms")[0]["disks"] == "v, w"
-            conf["volumes"][0]["qos"] = {"iops": [1, 2]}
+            conf["volumes"][0]["qos"] = {"iops": [2, 1]}
             i.write_conf(conf)
-            refused(i, "reload", "volumes[0].qos: rate limits are not built yet")
+            refused(i, "reload", "volumes[0].qos.iops: the peak must not be below")
             assert i.state("v") == i.state("w") == "ready"
             del conf["volumes"][0]
             conf["vms"] = me("w")

@@ -1,9 +1,10 @@
 /* The I/O context. See io.h for its life.
  *
- * io_start() asks the scheduler where there are limits; io_go() begins to cut; io_issue() makes up to IO_PARTS parts and gives each to a path of its
- * member, and goes on as they end. A part that failed in a way that may pass is sent again;
- * otherwise its status becomes the io's, if it is the first. When all parts were made and have
- * ended io_end() puts the io on the ready list; io_turn() completes it to its front.
+ * io_start() asks the scheduler where there are limits; io_go() begins to cut; io_issue() makes up
+ * to IO_PARTS parts and gives each to a path of its member, and goes on as they end. A part that
+ * failed in a way that may pass is sent again; otherwise its status becomes the io's, if it is the
+ * first. When all parts were made and have ended io_end() puts the io on the ready list; io_turn()
+ * completes it to its front.
  *
  * Where contexts run out, nothing fails: fronts stop fetching. Parts never run out, there are
  * IO_PARTS for each context: so nobody waits because parts of others wait for a dead target.

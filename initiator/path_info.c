@@ -127,7 +127,7 @@ path_stats_sum(struct path *p, struct hconn_stats *ret)
 	memset(ret, 0, sizeof(*ret));
 	for (i = 0; i < p->nr_queues; i++)
 		path_queue_stats(&p->queues[i], ret);
-	for (i = 0; i < VIOL_NR; i++) /* the admin queue moves no data of anybody's, but it is watched */
+	for (i = 0; i < VIOL_NR; i++) /* the admin queue moves no data, but it is watched */
 		ret->violations[i] += METER_GET(p->assoc->violations[i]);
 }
 

@@ -1,8 +1,9 @@
 /* Reactors: their pools and contexts, and what ends a turn; the threads are a crew.
  *
- * A turn ends with: let go what was held and is due, fetch what VFs have queued, complete what has ended, one send for each channel
- * that has something. Stopping: main lets the fronts and paths end first, turning reactor 0
- * meanwhile. What can fail: making a pool or the contexts (a sentence, nothing runs then).
+ * A turn ends with: let go what was held and is due, fetch what VFs have queued, complete what has
+ * ended, one send for each channel that has something. Stopping: main lets
+ * the fronts and paths end first, turning reactor 0 meanwhile. What can fail: making a pool or the
+ * contexts (a sentence, nothing runs then).
  */
 #include "initiator/reactor.h"
 

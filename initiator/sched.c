@@ -5,6 +5,8 @@
  * went through and has its queue fetched from at once, so that the next command of that queue has
  * its tag before others are served. Nothing can fail.
  */
+#include "initiator/sched.h"
+
 #include "initiator/sched_inner.h"
 
 #define load(p) atomic_load_explicit((p), memory_order_relaxed)

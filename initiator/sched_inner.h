@@ -9,8 +9,8 @@
 
 enum {
 	SCHED_CONTENDED_NS = 2000000, /* order counts for so long after somebody waited */
-	/* Others that are before us, but do not go, are passed after a while, which is less than the
-	 * default burst, so that no token lapses; meanwhile we look now and then. */
+	/* Others that are before us, but do not go, are passed after a while, which is less than
+	 * the default burst, so that no token lapses; meanwhile we look now and then. */
 	SCHED_GRACE_NS = 5000000,
 	SCHED_RECHECK_NS = 200000,
 };

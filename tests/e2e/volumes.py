@@ -197,13 +197,14 @@ def test_start_with_a_wrong_file_says_where():
     start_fails({"hosts": [], "shm": "/nowhere/at/all/shm.sock"}, says="/nowhere/at/all/shm.sock")
 
 
-def test_example_file_is_good():
-    example = os.path.join(os.environ.get("TOP_SRCDIR", "."), "examples/initiator-two-targets.json")
-    done = subprocess.run([find_program("sluice-initiator", "initiator"), "--check", "-c", example],
-                          capture_output=True, text=True, timeout=20 * SCALE, check=False)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    with open(example, encoding="utf-8") as f:
-        assert json.load(f)["volumes"]
+def test_example_files_are_good():
+    for name in "initiator-two-targets.json", "qos.json":
+        example = os.path.join(os.environ.get("TOP_SRCDIR", "."), "examples", name)
+        done = subprocess.run([find_program("sluice-initiator", "initiator"), "--check", "-c", example],
+                              capture_output=True, text=True, timeout=20 * SCALE, check=False)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        with open(example, encoding="utf-8") as f:
+            assert json.load(f)["volumes"]
 
 
 main(globals())

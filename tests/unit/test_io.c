@@ -1,5 +1,5 @@
-/* I/O contexts over paths that are made up here: what is sent, how much of it at a time, and that it
- * ends once. No socket, no ring that runs.
+/* I/O contexts over paths that are made up here: what is sent, how much of it at a time, and that
+ * it ends once. No socket, no ring that runs.
  */
 #include "initiator/initiator.h"
 #include "initiator/io.h"

@@ -11,10 +11,11 @@
  *
  * What can fail: see the header. A short send continues at the exact byte; zero-copy that the
  * socket or the memory lock limit refuses is switched off for the channel and the same bytes are
- * sent plainly.
+ * sent plainly. Memory that its owner took away is replaced, and the call made again.
  */
 #include "common/chan.h"
 
+#include "common/guard.h"
 #include "common/log.h"
 #include "common/meter.h"
 
@@ -353,6 +354,11 @@ batch_advance(struct batch *b, size_t n)
 static void
 tx_failed(struct chan *c, struct batch *b, int res)
 {
+	if (res == -EFAULT && c->open &&
+	    guard_touch(b->msg.msg_iov, (unsigned)b->msg.msg_iovlen)) {
+		batch_send(b);
+		return;
+	}
 	if (b->zc && (res == -EOPNOTSUPP || res == -ENOMEM || res == -EINVAL) && c->open) {
 		if (res == -ENOMEM && c->cfg.zc == CHAN_ZC_ALWAYS)
 			log_warn(
@@ -517,7 +523,9 @@ rx_done(struct op *op, int res, uint32_t cqe_flags)
 
 	(void)cqe_flags;
 	c->rx_inflight = false;
-	if (c->open && res <= 0) {
+	if (c->open && res == -EFAULT && guard_touch(c->rx_iov, (unsigned)c->rx_msg.msg_iovlen)) {
+		rx_arm(c);
+	} else if (c->open && res <= 0) {
 		c->rx_ended = true;
 		c->cfg.ops->closed(c->cfg.owner, res);
 	} else if (c->open) {

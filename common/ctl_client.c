@@ -113,9 +113,9 @@ send_line(struct ctl_client *c, const char *line, struct err *err)
 	return 0;
 }
 
-/* Receives more behind what is there. */
+/* Receives more behind what is there. s: how long to wait, -1: for ever. */
 static int
-read_more(struct ctl_client *c, struct err *err)
+read_more(struct ctl_client *c, int s, struct err *err)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLIN };
 	ssize_t n;
@@ -131,10 +131,9 @@ read_more(struct ctl_client *c, struct err *err)
 		c->size = c->size * 2 + READ_SIZE;
 	}
 	do {
-		n = poll(&p, 1, CTL_REPLY_S * 1000);
+		n = poll(&p, 1, s < 0 ? -1 : s * 1000);
 		if (n == 0)
-			return err_set(err, -ETIMEDOUT, "the daemon is silent for %d s",
-				       CTL_REPLY_S);
+			return err_set(err, -ETIMEDOUT, "the daemon is silent for %d s", s);
 		if (n > 0)
 			n = recv(c->fd, c->in + c->len, c->size - c->len, 0);
 	} while (n < 0 && errno == EINTR);
@@ -150,7 +149,7 @@ read_more(struct ctl_client *c, struct err *err)
 
 /* The next line as a document. */
 static int
-read_line(struct ctl_client *c, struct conf **ret, struct err *err)
+read_line(struct ctl_client *c, int s, struct conf **ret, struct err *err)
 {
 	size_t from = 0;
 	char *end;
@@ -158,7 +157,7 @@ read_line(struct ctl_client *c, struct conf **ret, struct err *err)
 
 	while (!(end = c->len > from ? memchr(c->in + from, '\n', c->len - from) : NULL)) {
 		from = c->len;
-		rc = read_more(c, err);
+		rc = read_more(c, s, err);
 		if (rc)
 			return rc;
 	}
@@ -197,7 +196,7 @@ ctl_client_call(struct ctl_client *c, const char *method, const char *params, st
 
 	free(line);
 	while (rc == 0) {
-		rc = read_line(c, &doc, err);
+		rc = read_line(c, CTL_REPLY_S, &doc, err);
 		if (rc)
 			return rc;
 		rc = judge_reply(doc, c->id, ret_result, err);
@@ -208,4 +207,20 @@ ctl_client_call(struct ctl_client *c, const char *method, const char *params, st
 		return rc;
 	*ret = doc;
 	return 0;
+}
+
+int
+ctl_client_event(struct ctl_client *c, struct conf **ret, struct err *err)
+{
+	const struct conf_node *params;
+	int rc;
+
+	for (;;) {
+		rc = read_line(c, -1, ret, err);
+		if (rc)
+			return rc;
+		if (conf_get_object(conf_root(*ret), "params", &params, NULL) == 1)
+			return 0;
+		conf_free(*ret);
+	}
 }

@@ -27,4 +27,7 @@ void ctl_client_close(struct ctl_client *c);
 int ctl_client_call(struct ctl_client *c, const char *method, const char *params, struct conf **ret,
                     const struct conf_node **ret_result, struct err *err);
 
+/* Waits for the next event, without end; "subscribe" was called. The document is the caller's. */
+int ctl_client_event(struct ctl_client *c, struct conf **ret, struct err *err);
+
 #endif

@@ -1,10 +1,12 @@
 /* Places of the control sockets, and listening there; see ctl_path.h.
  *
  * Happy path of ctl_listen(): make the directory, remove what a killed daemon left, bind, listen.
- * What can fail: the path is taken, no socket, too long or forbidden; said by err. A default path
- * that is too long is cut and refused there, too.
+ * What can fail: the path is taken (for longer than a killed daemon needs to end), no socket, too
+ * long or forbidden; said by err. A default path that is too long is cut and refused there, too.
  */
 #include "common/ctl_path.h"
+
+#include "common/patience.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -85,6 +87,7 @@ int
 ctl_listen_as(const char *path, int type, mode_t mode, struct stat *ret_inode, struct err *err)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct patience p;
 	int fd, rc;
 
 	if (strlen(path) >= sizeof(sa.sun_path))
@@ -92,7 +95,9 @@ ctl_listen_as(const char *path, int type, mode_t mode, struct stat *ret_inode, s
 		               sizeof(sa.sun_path) - 1);
 	memcpy(sa.sun_path, path, strlen(path));
 	make_directory(path);
-	rc = remove_stale(&sa, type, err);
+	patience_begin(&p);
+	while ((rc = remove_stale(&sa, type, err)) == -EADDRINUSE && patience_left(&p, path))
+		;
 	if (rc)
 		return rc;
 	fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);

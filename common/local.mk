@@ -21,6 +21,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/ctl.h \
 	%D%/ctl_client.c \
 	%D%/ctl_client.h \
+	%D%/ctl_events.c \
+	%D%/ctl_events.h \
 	%D%/ctl_path.c \
 	%D%/ctl_path.h \
 	%D%/ctl_server.c \
@@ -33,6 +35,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/file.h \
 	%D%/heap.c \
 	%D%/heap.h \
+	%D%/guard.c \
+	%D%/guard.h \
 	%D%/list.h \
 	%D%/log.c \
 	%D%/log.h \
@@ -41,6 +45,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/nearest.c \
 	%D%/nearest.h \
 	%D%/nvme.h \
+	%D%/patience.c \
+	%D%/patience.h \
 	%D%/pdu.c \
 	%D%/pdu.h \
 	%D%/pdu_stream.c \

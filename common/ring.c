@@ -2,7 +2,8 @@
  *
  * user_data is the op's address; its low bits tell what kind of completion it is:
  *   TAG_OP    an op submitted here: counted in flight until the completion without CQE_MORE
- *   TAG_MSG   an op posted by another ring: counted by nobody
+ *   TAG_MSG   an op posted by another ring, or one that completes only if it fails: counted by
+ *             nobody
  *   TAG_QUIET a cancel or a post of ours: only failures complete, and those that matter abort
  */
 #include "common/ring.h"
@@ -10,7 +11,9 @@
 #include "common/log.h"
 #include "common/meter.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -48,6 +51,8 @@ struct ring {
 	unsigned poll_us;
 	unsigned spin_misses, sleeps_since_spin;
 	unsigned zc_flags;      /* what this kernel takes with SENDMSG_ZC */
+	bool wide;              /* SQEs of 128 bytes; another ring polls it */
+	bool yield;             /* this spin is to end */
 	bool stopping;
 };
 
@@ -142,9 +147,12 @@ probe_zc_flags(struct ring *r)
 static int
 ring_setup(struct ring *r, const struct ring_config *cfg)
 {
+	/* With deferred task work nothing completes while nobody enters the ring: no good for one
+	 * that is polled. */
+	unsigned flags = cfg->wide ? IORING_SETUP_SQE128
+	                           : IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
 	struct io_uring_params p = {
-		.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-		         IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
+		.flags = flags | IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
 		.cq_entries = cfg->entries * 4,
 	};
 	int res;
@@ -159,6 +167,8 @@ ring_setup(struct ring *r, const struct ring_config *cfg)
 		io_uring_queue_exit(&r->u);
 		return res;
 	}
+	if (cfg->wide)
+		return 0;
 	(void)io_uring_register_ring_fd(&r->u); /* saves a lookup for each enter; works without */
 	r->zc_flags = probe_zc_flags(r);
 	return 0;
@@ -174,6 +184,7 @@ ring_new(const struct ring_config *cfg, struct ring **ret, struct err *err)
 		return err_set(err, -ENOMEM, "no memory for a ring");
 	r->name = cfg->name ? cfg->name : "ring";
 	r->poll_us = cfg->poll_us;
+	r->wide = cfg->wide;
 	r->now = clock_ns();
 	list_init(&r->timers);
 	res = ring_setup(r, cfg);
@@ -234,6 +245,12 @@ ring_set_idle_hook(struct ring *r, bool (*idle)(void *arg, bool sleep), void *ar
 {
 	r->idle = idle;
 	r->idle_arg = arg;
+}
+
+void
+ring_yield(struct ring *r)
+{
+	r->yield = true;
 }
 
 /* timers */
@@ -385,12 +402,18 @@ spin(struct ring *r)
 	if (n)
 		until = MIN(until, list_entry(n, struct ring_timer, node)->due);
 	METER_ADD(r->stats.spins, 1);
-	for (; now < until; now = clock_ns()) {
+	for (r->yield = false; now < until; r->now = now = clock_ns()) {
+		if (work_elsewhere(r, false))
+			break;
+		if (r->yield)
+			return false;
 		enter(r, false);
-		if (io_uring_cq_ready(&r->u) || work_elsewhere(r, false)) {
-			r->spin_misses = 0;
-			return true;
-		}
+		if (io_uring_cq_ready(&r->u))
+			break;
+	}
+	if (now < until) {
+		r->spin_misses = 0;
+		return true;
 	}
 	if (r->spin_misses < SPIN_MISSES)
 		r->spin_misses++;
@@ -402,7 +425,8 @@ ring_turn(struct ring *r)
 {
 	METER_ADD(r->stats.turns, 1);
 	METER_ADD(r->stats.sqes, io_uring_sq_ready(&r->u));
-	if (!io_uring_cq_ready(&r->u) && !(r->poll_us && spin(r)) && !work_elsewhere(r, true)) {
+	if (!io_uring_cq_ready(&r->u) && !r->wide && !(r->poll_us && spin(r)) &&
+	    !work_elsewhere(r, true)) {
 		METER_ADD(r->stats.sleeps, 1);
 		enter(r, true);
 	} else if (io_uring_sq_ready(&r->u)) {
@@ -428,20 +452,31 @@ ring_stop(struct ring *r)
 	r->stopping = true;
 }
 
+int
+ring_fd(const struct ring *r)
+{
+	return r->u.ring_fd;
+}
+
 /* submitting */
+
+void
+ring_submit(struct ring *r)
+{
+	int res = io_uring_submit(&r->u);
+
+	METER_ADD(r->stats.enters, 1);
+	if (res < 0 && res != -EINTR && res != -EAGAIN && res != -EBUSY)
+		fatal(r, "io_uring_submit", res);
+}
 
 static struct io_uring_sqe *
 get_sqe(struct ring *r)
 {
 	struct io_uring_sqe *sqe;
 
-	while (!(sqe = io_uring_get_sqe(&r->u))) {
-		int res = io_uring_submit(&r->u);
-
-		METER_ADD(r->stats.enters, 1);
-		if (res < 0 && res != -EINTR && res != -EAGAIN && res != -EBUSY)
-			fatal(r, "io_uring_submit", res);
-	}
+	while (!(sqe = io_uring_get_sqe(&r->u)))
+		ring_submit(r);
 	return sqe;
 }
 
@@ -557,6 +592,15 @@ ring_poll(struct ring *r, struct op *op, int fd, unsigned events)
 }
 
 void
+ring_poll_many(struct ring *r, struct op *op, int fd, unsigned events)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	io_uring_prep_poll_multishot(sqe, fd, events);
+	start(r, sqe, op);
+}
+
+void
 ring_read(struct ring *r, struct op *op, int fd, void *buf, uint32_t n, uint64_t off, int buf_index)
 {
 	struct io_uring_sqe *sqe = get_sqe(r);
@@ -583,6 +627,17 @@ ring_write(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n, u
 }
 
 void
+ring_write_now(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	io_uring_prep_write(sqe, fd, buf, n, (uint64_t)-1);
+	sqe->rw_flags = RWF_NOWAIT;
+	sqe->user_data = (uintptr_t)op | TAG_MSG;
+	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+}
+
+void
 ring_readv(struct ring *r, struct op *op, int fd, const struct iovec *iov, unsigned n, uint64_t off)
 {
 	struct io_uring_sqe *sqe = get_sqe(r);
@@ -606,6 +661,29 @@ ring_fallocate(struct ring *r, struct op *op, int fd, int mode, uint64_t off, ui
 	struct io_uring_sqe *sqe = get_sqe(r);
 
 	io_uring_prep_fallocate(sqe, fd, mode, (off_t)off, (off_t)n);
+	start(r, sqe, op);
+}
+
+void
+ring_open(struct ring *r, struct op *op, const char *path, int flags)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	io_uring_prep_openat(sqe, AT_FDCWD, path, flags | O_CLOEXEC, 0);
+	sqe->flags |= IOSQE_ASYNC; /* tried at once it would run, and block, here */
+	start(r, sqe, op);
+}
+
+/* The command lies at the end of the SQE, from byte 48 on. */
+void
+ring_cmd(struct ring *r, struct op *op, int fd, uint32_t code, const void *cmd, size_t n)
+{
+	struct io_uring_sqe *sqe = get_sqe(r);
+
+	assert(n <= (size_t)(r->wide ? RING_CMD_WIDE_MAX : RING_CMD_MAX));
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
+	sqe->cmd_op = code;
+	memcpy((char *)sqe + offsetof(struct io_uring_sqe, cmd), cmd, n);
 	start(r, sqe, op);
 }
 

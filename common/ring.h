@@ -21,6 +21,7 @@
 #include "common/list.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -54,6 +55,9 @@ struct ring_config {
 	unsigned max_files;     /* slots in the registered file table */
 	unsigned poll_us;       /* spin that long before sleeping, 0 = sleep at once */
 	const char *name;       /* for traces */
+	/* A ring beside the thread's own, for ring_cmd() of more than RING_CMD_MAX bytes: it never
+	 * sleeps in ring_turn(), and ring_fd() can be polled by the other one. */
+	bool wide;
 };
 
 /* Makes a ring for the calling thread. -ENOSYS, -EPERM...: err says what to do. */
@@ -64,6 +68,10 @@ void ring_free(struct ring *r);
 void ring_run(struct ring *r);
 /* One turn; waits at most until the next timer is due. For tests and for draining. */
 void ring_turn(struct ring *r);
+/* Of a wide ring: readable when something has completed; ring_turn() then runs its handlers. What
+ * was queued there leaves with ring_submit(). */
+int ring_fd(const struct ring *r);
+void ring_submit(struct ring *r);
 /* Makes ring_run() return after its current turn. From the ring's own thread only. */
 void ring_stop(struct ring *r);
 
@@ -74,6 +82,9 @@ void ring_set_turn_hook(struct ring *r, void (*hook)(void *arg), void *arg);
  * spins, and with sleep set once more before it sleeps, where the hook arranges to be woken first.
  * True: there is work, the turn goes on to its handlers and its hook at once. */
 void ring_set_idle_hook(struct ring *r, bool (*idle)(void *arg, bool sleep), void *arg);
+/* From the idle hook: whoever is to bring work waits for this very core. The ring sleeps at once
+ * instead of spinning on. */
+void ring_yield(struct ring *r);
 
 uint64_t ring_now(const struct ring *r); /* ns, monotonic, taken once for each turn */
 const struct ring_stats *ring_stats(const struct ring *r);
@@ -105,15 +116,26 @@ void ring_sendmsg(struct ring *r, struct op *op, int fd, const struct msghdr *ms
  * fall back. */
 void ring_sendmsg_zc(struct ring *r, struct op *op, int fd, const struct msghdr *msg);
 void ring_poll(struct ring *r, struct op *op, int fd, unsigned events);
+/* A completion with CQE_MORE each time that the file tells of something new; the last has none. */
+void ring_poll_many(struct ring *r, struct op *op, int fd, unsigned events);
 /* buf_index: registered buffer that holds the whole span, or -1. rw_flags: RWF_DSYNC... */
 void ring_read(struct ring *r, struct op *op, int fd, void *buf, uint32_t n, uint64_t off,
                int buf_index);
 void ring_write(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n, uint64_t off,
                 int buf_index, int rw_flags);
+/* Writes when the ring submits, or not at all: never waits for the file, and needs its memory only
+ * until then. done comes only if it failed (-EAGAIN: it would have had to wait; -EOPNOTSUPP). */
+void ring_write_now(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n);
 void ring_readv(struct ring *r, struct op *op, int fd, const struct iovec *iov, unsigned n,
                 uint64_t off);
 void ring_fsync(struct ring *r, struct op *op, int fd, bool data_only);
 void ring_fallocate(struct ring *r, struct op *op, int fd, int mode, uint64_t off, uint64_t n);
+/* In a thread of the kernel's, where it may block; done has the descriptor. */
+void ring_open(struct ring *r, struct op *op, const char *path, int flags);
+/* A command to the driver behind fd. Its n bytes are copied: at most RING_CMD_MAX, of a wide ring
+ * RING_CMD_WIDE_MAX. Where the driver takes its time, ring_cancel() does not reach it. */
+enum { RING_CMD_MAX = 16, RING_CMD_WIDE_MAX = 80 };
+void ring_cmd(struct ring *r, struct op *op, int fd, uint32_t code, const void *cmd, size_t n);
 /* Asks the kernel to end op early; op's own done still comes (-ECANCELED or its result). */
 void ring_cancel(struct ring *r, struct op *op);
 

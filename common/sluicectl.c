@@ -26,10 +26,13 @@ enum { OPERANDS_MAX = 12, WORDS_MAX = 64, PARAM_MAX = 32 };
 
 /* What a verb takes besides its operands. */
 enum {
-	TAKES_NSID = 1,         /* --nsid */
-	TAKES_WATCH = 2,        /* --watch: it only looks */
-	TAKES_SAVE = 8,         /* --save */
-	GIVES_JSON = 4,         /* its result is a file, not a report */
+	TAKES_NSID = 1,    /* --nsid */
+	TAKES_WATCH = 2,   /* --watch: it only looks */
+	GIVES_JSON = 4,    /* its result is a file, not a report */
+	GIVES_EVENTS = 8,  /* it listens until it is interrupted */
+	TAKES_QUEUES = 16, /* --queues, --depth */
+	TAKES_FORCE = 32,  /* --force */
+	TAKES_SAVE = 64,   /* --save */
 };
 
 struct verb {
@@ -51,6 +54,7 @@ static const struct verb verbs[] = {
 	{"controllers", "", "", TAKES_WATCH, "controllers that hosts have open"},
 	{"connections", "", "", TAKES_WATCH, "TCP connections and their queues"},
 	{"stats", "", "", TAKES_WATCH, "counters and latencies"},
+	{"events", "", "", GIVES_EVENTS, "what happens, as it happens"},
 	{"reload", "", "", 0, "read the configuration file again and apply it"},
 	{"dump-config", "", "", GIVES_JSON, "print the running configuration"},
 	{"save", "[FILE]", "path", 0, "write the running configuration to its file or FILE"},
@@ -84,13 +88,19 @@ static const struct verb verbs[] = {
 	{"qos clear", "NAME", "name", TAKES_SAVE, "take its limits away"},
 	{"qos refund", "NAME AMOUNT", "name amount", 0,
 	 "let it do so much more: 500iops, 1M, 4096bytes"},
+	{"ublk add", "VOLUME", "volume", TAKES_QUEUES,
+	 "make a volume a block device, and print its path"},
+	{"ublk del", "DEVICE", "name", TAKES_FORCE, "delete such a device"},
+	{"ublk list", "", "", TAKES_WATCH, "block devices of an initiator"},
 };
 
 struct options {
 	const char *socket;
 	bool json, watch, save;
 	uint64_t interval;      /* us */
-	uint32_t nsid;          /* 0: not given */
+	uint32_t nsid;          /* 0: not given, as of the next two */
+	uint32_t queues, depth;
+	bool force;
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -107,6 +117,12 @@ static const struct cli_opt opts[] = {
 	  CLI_U32, AT(nsid), 1, 0xfffffffe },
 	{ "save", 'S', NULL, "with \"qos set\" and \"qos clear\": in the configuration file, too",
 	  CLI_FLAG, AT(save), 0, 0 },
+	{ "queues", 0, "N", "with \"ublk add\": of the device, otherwise one for each reactor",
+	  CLI_U32, AT(queues), 1, 64 },
+	{ "depth", 0, "N", "with \"ublk add\": requests of a queue at a time, otherwise 128",
+	  CLI_U32, AT(depth), 1, 512 },
+	{ "force", 0, NULL, "with \"ublk del\": even while it is mounted", CLI_FLAG, AT(force), 0,
+	  0 },
 	CLI_COMMON_OPTS,
 };
 
@@ -350,6 +366,12 @@ verb_params(const struct verb *v, int argc, char **argv, const struct options *o
 	conf_writer_init(&w, false);
 	conf_begin_object(&w, NULL);
 	rc = put_operands(&w, v, argc, argv, err);
+	if (o->queues)
+		conf_put_u64(&w, "queues", o->queues);
+	if (o->depth)
+		conf_put_u64(&w, "depth", o->depth);
+	if (o->force)
+		conf_put_bool(&w, "force", true);
 	if (rc) {
 		conf_writer_fini(&w);
 		return rc;
@@ -423,6 +445,46 @@ verb_run(struct ctl_client *c, const struct verb *v, const char *params, const s
 	return 0;
 }
 
+/* One line: when, what, and a sentence. */
+static void
+print_event(const struct conf *event, bool json)
+{
+	const struct conf_node *root = conf_root(event), *params = conf_get(root, "params");
+	const char *name = "", *text = "";
+	time_t now = time(NULL);
+	char when[32];
+
+	if (json) {
+		print_json(root, false);
+		return;
+	}
+	conf_get_str(root, "method", CONF_FILE_MAX, &name, NULL);
+	conf_get_str(params, "text", CONF_FILE_MAX, &text, NULL);
+	strftime(when, sizeof(when), "%F %T", localtime(&now));
+	printf("%s %s: %s\n", when, name, text);
+}
+
+/* Until the daemon ends, or we are interrupted. */
+static int
+events_run(struct ctl_client *c, const struct options *o, struct err *err)
+{
+	const struct conf_node *result;
+	struct conf *doc;
+	int rc = ctl_client_call(c, "subscribe", NULL, &doc, &result, err);
+
+	while (rc == 0) {
+		conf_free(doc);
+		rc = ctl_client_event(c, &doc, err);
+		if (rc == 0)
+			print_event(doc, o->json);
+		if (rc == 0 && fflush(stdout)) {
+			conf_free(doc);
+			rc = err_set(err, -errno, "cannot write: %s", strerror(errno));
+		}
+	}
+	return rc;
+}
+
 /* Where the daemon should be: what was said, else where ours would be, else where root's is; a
  * target's before an initiator's. */
 static const char *
@@ -454,6 +516,10 @@ check_options(const struct verb *v, const struct options *o, struct err *err)
 		return err_set(err, -EINVAL, "--nsid goes with \"ns add\" only");
 	if (o->save && !(v->takes & TAKES_SAVE))
 		return err_set(err, -EINVAL, "--save goes with \"qos set\" and \"qos clear\" only");
+	if ((o->queues || o->depth) && !(v->takes & TAKES_QUEUES))
+		return err_set(err, -EINVAL, "--queues and --depth go with \"ublk add\" only");
+	if (o->force && !(v->takes & TAKES_FORCE))
+		return err_set(err, -EINVAL, "--force goes with \"ublk del\" only");
 	if (o->watch && !(v->takes & TAKES_WATCH))
 		return err_set(err, -EINVAL, "--watch does not go with \"%s\"", v->words);
 	return 0;
@@ -487,7 +553,8 @@ main(int argc, char **argv)
 		return usage_err(&err);
 	rc = ctl_client_open(&client, socket_path(&o, path, sizeof(path)), &err);
 	if (rc == 0) {
-		rc = verb_run(&client, v, params, &o, &err);
+		rc = v->takes & GIVES_EVENTS ? events_run(&client, &o, &err)
+		                             : verb_run(&client, v, params, &o, &err);
 		ctl_client_close(&client);
 	}
 	free(params);

@@ -4,9 +4,12 @@ EXTRA_DIST += \
 	%D%/quickstart \
 	%D%/quickstart.py \
 	%D%/shm-hello.c \
+	%D%/sluice-initiator.service \
 	%D%/sluice-target.service \
 	%D%/target-one-disk.json \
-	%D%/target-two-subsystems.json
+	%D%/target-two-subsystems.json \
+	%D%/vm \
+	%D%/vm-libvirt.xml
 
 # The example of libsluice(3), built as a user would: with <sluice.h>.
 check_PROGRAMS += %D%/shm-hello

@@ -24,6 +24,7 @@
 #define ANSWER_MS     10000 /* of an admin command */
 #define SHUTDOWN_MS   1000  /* of the last one: nobody waits longer to say goodbye */
 #define POLL_MS       50    /* between two looks at CSTS */
+#define EVENT_MS      100   /* between two events: a controller that has more of them waits */
 
 enum {
 	ADMIN_SQSIZE = 31,      /* as Linux: 32 entries, which every controller must have */
@@ -82,6 +83,7 @@ assoc_vclose(struct assoc *a, const char *fmt, va_list ap)
 	memcpy(a->why, why, sizeof(why));
 	ring_timer_del(&a->timer);
 	ring_timer_del(&a->ka_timer);
+	ring_timer_del(&a->aer_timer);
 	if (a->hc)
 		hconn_close(a->hc, a->why);
 	else /* down, from the loop */
@@ -116,6 +118,7 @@ assoc_down(struct assoc *a, const char *why, bool dnr)
 	a->step = NULL;
 	ring_timer_del(&a->timer);
 	ring_timer_del(&a->ka_timer);
+	ring_timer_del(&a->aer_timer);
 	a->c.ops->down(a->c.owner, why, dnr); /* may free a */
 }
 
@@ -340,7 +343,7 @@ aer_done(struct part *p, uint16_t status, uint32_t dw0)
 	} else {
 		log_warn("path %s: the controller reports event %06xh", a->c.name, dw0);
 	}
-	aer_send(a);
+	ring_timer_set(a->c.r->ring, &a->aer_timer, ring_now(a->c.r->ring) + EVENT_MS * MS);
 	if (a->rescan && !a->step && a->live && !a->shutting)
 		assoc_finished(a); /* nothing is being asked: begins at once */
 }
@@ -351,6 +354,12 @@ aer_send(struct assoc *a)
 	part_reset(&a->aer, aer_done);
 	a->aer.sqe.opcode = nvme_admin_async_event;
 	a->aer_out = assoc_out(a, &a->aer);
+}
+
+static void
+aer_timer_fired(struct ring_timer *t)
+{
+	aer_send(container_of(t, struct assoc, aer_timer));
 }
 
 void
@@ -367,14 +376,10 @@ hc_violation(struct hconn *hc, void *owner, enum hconn_violation kind, uint16_t 
              uint64_t len)
 {
 	struct assoc *a = owner;
-	struct initiator *in = a->c.r->in;
-	char text[400];
 
 	(void)hc;
 	METER_ADD(a->violations[kind], 1);
-	path_violation_text(text, sizeof(text), a->c.name, 0, kind, cid, off, len);
-	if (in->event)
-		in->event(in, "violation", text);
+	path_tell_violation(a->c.r, a->c.name, 0, kind, cid, off, len);
 }
 
 void
@@ -475,6 +480,7 @@ assoc_new(const struct assoc_config *cfg)
 	a->c = *cfg;
 	ring_timer_init(&a->timer, timer_fired);
 	ring_timer_init(&a->ka_timer, ka_timer_fired);
+	ring_timer_init(&a->aer_timer, aer_timer_fired);
 	list_init(&a->cmd.node);
 	list_init(&a->ka.node);
 	list_init(&a->aer.node);

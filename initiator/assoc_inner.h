@@ -34,6 +34,7 @@ struct assoc {
 	struct ring_timer ka_timer;
 	struct part aer;
 	bool aer_out;
+	struct ring_timer aer_timer; /* the next AER is sent then */
 
 	uint64_t violations[VIOL_NR]; /* METER_GET: of all its connections */
 

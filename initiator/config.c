@@ -48,6 +48,7 @@ config_free(struct config *c)
 		vm_config_fini(&c->vms[i]);
 	free(c->volumes);
 	free(c->vms);
+	free(c->ublks);
 	free(c->hosts);
 	free(c->control);
 	free(c->shm);
@@ -152,6 +153,18 @@ has_volume(const struct config *c, const char *name)
 	return false;
 }
 
+/* A socket that a disk before this one, of this vm or another, has already. */
+static bool
+socket_is_taken(const struct config *c, const char *path, unsigned disk)
+{
+	for (unsigned i = 0; i < c->nr_vms; i++)
+		for (unsigned k = 0; k < c->vms[i].nr_disks; k++)
+			if ((i + 1 < c->nr_vms || k < disk) &&
+			    !strcmp(c->vms[i].vhost[k].socket, path))
+				return true;
+	return false;
+}
+
 static int
 check_vm(const struct config *c, const struct conf_node *n, struct err *err)
 {
@@ -162,13 +175,18 @@ check_vm(const struct config *c, const struct conf_node *n, struct err *err)
 		if (!strcmp(c->vms[i].name, vm->name))
 			return conf_err(conf_get(n, "name"), err, -EEXIST,
 					"there is a vm '%s' already", vm->name);
-		if (c->vms[i].uid == vm->uid)
+		if (c->vms[i].uid == vm->uid && vm_config_has_shm(vm) &&
+		    vm_config_has_shm(&c->vms[i]))
 			return conf_err(conf_get(n, "uid") ? conf_get(n, "uid") : n, err, -EEXIST,
 					"uid %u is vm '%s' already", vm->uid, c->vms[i].name);
 	}
-	for (unsigned i = 0; i < vm->nr_disks; i++, e = conf_next(e))
+	for (unsigned i = 0; i < vm->nr_disks; i++, e = conf_next(e)) {
 		if (!has_volume(c, vm->disks[i]))
 			return conf_err(e, err, -ENOENT, "there is no volume '%s'", vm->disks[i]);
+		if (vm->vhost[i].socket[0] && socket_is_taken(c, vm->vhost[i].socket, i))
+			return conf_err(conf_get(e, "vhost-user-blk"), err, -EEXIST,
+					"is the socket of another disk already");
+	}
 	return 0;
 }
 
@@ -195,6 +213,45 @@ read_vms(struct config *c, const struct conf_node *root, struct err *err)
 	return 0;
 }
 
+/* ---- ublk devices ---- */
+
+static int
+check_ublk(const struct config *c, const struct conf_node *n, struct err *err)
+{
+	const struct ublk_config *u = &c->ublks[c->nr_ublks - 1];
+
+	for (unsigned i = 0; i + 1 < c->nr_ublks; i++)
+		if (!strcmp(c->ublks[i].volume, u->volume))
+			return conf_err(n, err, -EEXIST, "volume '%s' has a device already",
+					u->volume);
+	if (!has_volume(c, u->volume))
+		return conf_err(n, err, -ENOENT, "there is no volume '%s'", u->volume);
+	return 0;
+}
+
+static int
+read_ublks(struct config *c, const struct conf_node *root, struct err *err)
+{
+	const struct conf_node *list = NULL, *e;
+	int ret = conf_get_array(root, "ublk", &list, err);
+
+	if (ret < 0)
+		return ret;
+	if (conf_len(list) > UBLK_CONFIGS_MAX)
+		return conf_err(list, err, -E2BIG, "at most %u entries", UBLK_CONFIGS_MAX);
+	c->ublks = calloc(conf_len(list) + 1, sizeof(*c->ublks));
+	if (!c->ublks)
+		return err_set(err, -ENOMEM, "no memory");
+	conf_for_each (list, e) {
+		ret = config_read_ublk(e, &c->ublks[c->nr_ublks++], err);
+		if (!ret)
+			ret = check_ublk(c, e, err);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 /* ---- files ---- */
 
 static int
@@ -203,7 +260,7 @@ read_root(struct config *c, const struct initiator *in, const struct conf_node *
 {
 	static const char *const known[] = {"control", "shm",       "reactors",  "poll_us",
 					    "buffers", "zero_copy", "placement", "hosts",
-					    "volumes", "vms",       "capacity", NULL};
+					    "volumes", "vms",       "ublk",      "capacity", NULL};
 	int ret;
 
 	ret = conf_as_object(root, err);
@@ -219,6 +276,8 @@ read_root(struct config *c, const struct initiator *in, const struct conf_node *
 		ret = read_volumes(c, root, err);
 	if (!ret)
 		ret = read_vms(c, root, err);
+	if (!ret)
+		ret = read_ublks(c, root, err);
 	return ret;
 }
 

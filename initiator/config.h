@@ -5,13 +5,14 @@
  * reload" another struct config is applied: what is the same in both is not touched.
  *
  * What can fail: everything a human can mistype, told with file, line and place. Keys of what is
- * designed but not built (stages, vhost-user-blk) are refused, not ignored: who writes them
+ * designed but not built (stages) are refused, not ignored: who writes them
  * relies on them.
  */
 #ifndef SLUICE_INITIATOR_CONFIG_H
 #define SLUICE_INITIATOR_CONFIG_H
 
 #include "common/conf.h"
+#include "initiator/front_ublk.h"
 #include "initiator/initiator.h"
 #include "initiator/vm.h"
 #include "initiator/volume.h"
@@ -32,6 +33,8 @@ struct config {                 /* ours, strings too */
 	unsigned nr_volumes;
 	struct vm_config *vms;
 	unsigned nr_vms;
+	struct ublk_config *ublks;
+	unsigned nr_ublks;
 };
 
 /* in: who we are (hosts_identity()), for hosts that do not say. */
@@ -55,9 +58,9 @@ int config_read_settings(struct config *c, const struct conf_node *root, struct 
 int config_save_qos(const char *path, bool volume, const char *name, const struct qos_config *q,
 		    struct err *err);
 
-/* Makes volumes and VMs what c says. Clients of a VM that leaves or changes are disconnected.
- * Reactor 0. On failure the rest is applied all the same; err tells the first one. The hosts of c
- * become the initiator's. */
+/* Makes volumes and VMs what c says; front_ublk_apply() does that, and the ublk devices. Clients of
+ * a VM that leaves or changes are disconnected. Reactor 0. On failure the rest is applied all the
+ * same; err tells the first one. The hosts of c become the initiator's. */
 int config_apply(struct initiator *in, struct config *c, struct err *err);
 
 #endif

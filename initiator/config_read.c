@@ -284,10 +284,38 @@ volume_config_fini(struct volume_config *v)
 
 /* ---- VMs ---- */
 
+/* The socket of a disk, and what only a disk with a socket has. */
 static int
-read_disk(char ret_name[64], const struct conf_node *n, struct err *err)
+read_vhost(struct vhost_config *v, const struct conf_node *n, struct err *err)
 {
-	static const char *const known[] = {"volume", "vhost-user-blk", NULL};
+	static const char *const need[] = {"read-only", "queues", NULL};
+	const char *path = NULL;
+	uint32_t queues = VHOST_QUEUES_MAX;
+	int ret = conf_get_str(n, "vhost-user-blk", VHOST_SOCKET_BYTES, &path, err);
+
+	if (ret < 0)
+		return ret;
+	for (unsigned i = 0; !path && need[i]; i++)
+		if (conf_get(n, need[i]))
+			return conf_err(conf_get(n, need[i]), err, -EINVAL,
+					"is for a disk that has \"vhost-user-blk\" only");
+	if (!path)
+		return 0;
+	if (!path[0])
+		return conf_err(conf_get(n, "vhost-user-blk"), err, -EINVAL, "must not be empty");
+	snprintf(v->socket, sizeof(v->socket), "%s", path);
+	ret = conf_get_bool(n, "read-only", &v->read_only, err);
+	if (ret >= 0)
+		ret = conf_get_u32(n, "queues", 1, VHOST_QUEUES_MAX, &queues, err);
+	v->queues = queues;
+	return ret < 0 ? ret : 0;
+}
+
+static int
+read_disk(char ret_name[64], struct vhost_config *vhost, const struct conf_node *n, struct err *err)
+{
+	static const char *const known[] = {"volume", "vhost-user-blk", "read-only", "queues",
+					    NULL};
 	const char *text;
 	int ret;
 
@@ -303,7 +331,7 @@ read_disk(char ret_name[64], const struct conf_node *n, struct err *err)
 	if (!ret)
 		ret = conf_check_keys(n, known, err);
 	if (!ret)
-		ret = refuse(n, "vhost-user-blk", "disks over vhost-user-blk are", err);
+		ret = read_vhost(vhost, n, err);
 	return ret ? ret : read_name(n, "volume", ret_name, err);
 }
 
@@ -322,10 +350,11 @@ read_disks(struct vm_config *vm, const struct conf_node *n, struct err *err)
 		return conf_err(list, err, -EINVAL, "at most %u disks, not %zu", VF_DISKS_MAX,
 				conf_len(list));
 	vm->disks = calloc(conf_len(list) + 1, sizeof(*vm->disks));
-	if (!vm->disks)
+	vm->vhost = calloc(conf_len(list) + 1, sizeof(*vm->vhost));
+	if (!vm->disks || !vm->vhost)
 		return err_set(err, -ENOMEM, "no memory");
 	conf_for_each (list, e) {
-		ret = read_disk(vm->disks[vm->nr_disks], e, err);
+		ret = read_disk(vm->disks[vm->nr_disks], &vm->vhost[vm->nr_disks], e, err);
 		if (ret < 0)
 			return ret;
 		for (unsigned i = 0; i < vm->nr_disks; i++)
@@ -361,5 +390,7 @@ void
 vm_config_fini(struct vm_config *vm)
 {
 	free(vm->disks);
+	free(vm->vhost);
 	vm->disks = NULL;
+	vm->vhost = NULL;
 }

@@ -47,6 +47,18 @@ front_share(const struct vq *q, unsigned n, unsigned free)
 	return MIN(n, sure + (free > more ? (free - more + 1) / 2 : 0));
 }
 
+static bool
+tell_all(struct reactor *r, enum vq_moment when)
+{
+	bool again = false;
+	struct vq *q;
+
+	list_for_each (&r->vqs, q, node)
+		if (q->ops->tell)
+			again |= q->ops->tell(q, when);
+	return again;
+}
+
 void
 front_poll(struct reactor *r)
 {
@@ -57,6 +69,7 @@ front_poll(struct reactor *r)
 	list_for_each (&r->vqs, q, node)
 		if (q->ending && q->sched.nr_held > 0)
 			sched_drop(q);
+	tell_all(r, VQ_TURN);
 	if (!free_contexts(r, &free))
 		return;
 	list_for_each (&r->vqs, q, node)
@@ -86,6 +99,8 @@ front_idle(void *arg, bool sleep)
 	bool armed = false;
 	struct vq *q;
 
+	if (tell_all(r, sleep ? VQ_SLEEP : VQ_IDLE))
+		return true;
 	if (sleep)
 		list_for_each (&r->vqs, q, node)
 			armed |= q->ops->arm(q);
@@ -103,4 +118,6 @@ front_volume_changed(struct initiator *in, const struct volume *vol)
 		for (unsigned i = 0; vf->changed && i < VF_DISKS_MAX; i++)
 			if (__atomic_load_n(&vf->disks[i], __ATOMIC_RELAXED) == vol)
 				vf->changed(vf, i);
+	if (in->volume_changed)
+		in->volume_changed(in, vol);
 }

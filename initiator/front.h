@@ -20,6 +20,12 @@ struct vf;
 struct volume;
 
 struct vq;
+enum vq_moment {
+	VQ_TURN,  /* once in each turn */
+	VQ_IDLE,  /* the reactor has nothing to do, and spins */
+	VQ_SLEEP, /* it is about to sleep */
+};
+
 struct vq_ops {
 	/* Takes commands, at most front_share() of *free, which goes down by what was taken. False:
 	 * there were more commands than contexts. */
@@ -27,6 +33,9 @@ struct vq_ops {
 	/* The VF is asked to wake us. False: nothing to ask, it was asked already. */
 	bool (*arm)(struct vq *q);
 	bool (*has_work)(const struct vq *q, unsigned free); /* fetch() would take something */
+	/* May be NULL. Tells the VF of completions for which it was not woken yet, if it is time.
+	 * True: look again before sleeping. */
+	bool (*tell)(struct vq *q, enum vq_moment when);
 	void (*complete)(struct vq *q,
 	                 struct io *io); /* io->token says which command; status is io->status */
 	void (*flush)(struct vq *q);     /* everything of this turn is completed: tell the VF */
@@ -57,7 +66,9 @@ struct vf {               /* one client or VM; lock of the initiator */
 	struct sched_vm *qos;               /* limits of its "vms" entry; counted */
 	struct mem_table *mem;              /* current; counted */
 	uint32_t uid, pid;                  /* peer credentials */
+	bool holds; /* while it is there its volumes cannot be removed */
 	void *front;                        /* its front's own */
+	bool of_device; /* it came to the socket of one disk, see front_vhost.h */
 	/* Set by the front, called on reactor 0 without the lock: its "vms" entry was taken away,
 	 * disconnect it. */
 	void (*kick)(struct vf *vf, const char *why);

@@ -423,15 +423,15 @@ next_event(struct shm_client *c)
 	struct shm_queue *q;
 	unsigned i;
 
-	memset(&c->out, 0, sizeof(c->out));
-	c->out.op = SLUICE_MSG_EVENT;
+	memset(&c->event, 0, sizeof(c->event));
+	c->event.op = SLUICE_MSG_EVENT;
 	list_for_each (&c->queues, q, node) {
 		if (!q->tell)
 			continue;
 		q->tell = false;
-		c->out.err = -EPROTO;
-		c->out.id = q->id;
-		snprintf(c->out.text, sizeof(c->out.text), "queue %u is not served any more: %s",
+		c->event.err = -EPROTO;
+		c->event.id = q->id;
+		snprintf(c->event.text, sizeof(c->event.text), "queue %u is not served any more: %s",
 			 q->id, q->why);
 		return true;
 	}
@@ -441,17 +441,17 @@ next_event(struct shm_client *c)
 		i = (unsigned)__builtin_ctzll(c->changed);
 		c->changed &= c->changed - 1;
 		vol = __atomic_load_n(&c->vf->disks[i], __ATOMIC_ACQUIRE);
-		if (vol && vf_disk_find(c->vf, vol->name, 0, &c->out.volume) == 0)
+		if (vol && vf_disk_find(c->vf, vol->name, 0, &c->event.volume) == 0)
 			return true;
 	}
 	return false;
 }
 
 static void
-client_send(struct shm_client *c)
+client_send(struct shm_client *c, const struct sluice_msg *msg)
 {
 	c->sending = true;
-	ring_send(c->f->r->ring, &c->send, c->fd, &c->out, sizeof(c->out));
+	ring_send(c->f->r->ring, &c->send, c->fd, msg, sizeof(*msg));
 }
 
 /* What can be done now is done. May free the client. */
@@ -471,9 +471,9 @@ shm_client_go_on(struct shm_client *c)
 	}
 	if (c->replying) {
 		c->replying = false;
-		client_send(c);
+		client_send(c, &c->out);
 	} else if (c->vf && next_event(c)) {
-		client_send(c);
+		client_send(c, &c->event);
 	} else if (!c->receiving) {
 		client_recv(c);
 	}

@@ -38,6 +38,7 @@ struct shm_client {
 	struct iovec iov;
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * SHM_FDS)];
 	struct sluice_msg in, out;
+	struct sluice_msg event; /* on its way while a request may come and out be written */
 	int fds[SHM_FDS]; /* of in; owned until a handler takes them */
 	unsigned nfds;
 	struct list queues; /* shm_queue.node */

@@ -3,8 +3,8 @@
  * Happy path: 1. queue_fetch() reads sq_tail, and takes as many commands as there are places
  * for completions;
  * 2. each is copied once, judged, its addresses mapped, and started; 3. complete() writes a
- * completion behind cq_tail; 4. flush() shows all of a turn at once and wakes the client if it
- * asked for that.
+ * completion behind cq_tail; 4. flush() shows all of a turn at once, and
+ * front_shm_wake.c wakes the client when it is time.
  *
  * What can fail: a command (its completion has the status); the ring (indices that cannot be): the
  * queue is broken, its I/O ends, its owner is told, nobody else notices.
@@ -60,30 +60,20 @@ post(struct shm_queue *q, le16 cid, uint16_t status, uint32_t result)
 }
 
 static void
-wake_client(struct shm_queue *q)
-{
-	if (q->waking) {
-		q->wake_again = true; /* what is in flight may have been counted already */
-		return;
-	}
-	q->waking = true;
-	/* By the ring: a client may make its eventfd blocking, and full. */
-	ring_write(q->vq.r->ring, &q->wake, q->wake_fd, &q->one, sizeof(q->one), 0, -1, 0);
-}
-
-static void
 show(struct shm_queue *q)
 {
-	struct sluice_ring *s = q->ring.shared;
-
 	if (q->cq_shown == q->cq_tail)
 		return;
 	q->cq_shown = q->cq_tail;
-	store_release(&s->cq_tail, q->cq_tail);
-	fence(); /* the client sets its flag, then looks at cq_tail: one of us sees the other */
-	if (load_relaxed(&s->cq_need_wakeup) && !q->leaving &&
-	    __atomic_exchange_n(&s->cq_need_wakeup, 0, __ATOMIC_RELAXED))
-		wake_client(q);
+	store_release(&q->ring.shared->cq_tail, q->cq_tail);
+	shm_wake_due(&q->wake);
+}
+
+/* Whatever the client says that is. */
+static uint32_t
+unread(const struct shm_queue *q)
+{
+	return q->cq_tail - load_relaxed(&q->ring.shared->cq_head);
 }
 
 static void
@@ -97,7 +87,21 @@ queue_complete(struct vq *vq, struct io *io)
 static void
 queue_flush(struct vq *vq)
 {
-	show(container_of(vq, struct shm_queue, vq));
+	struct shm_queue *q = container_of(vq, struct shm_queue, vq);
+
+	show(q);
+	shm_wake_turn(&q->wake, unread(q), vq->inflight);
+}
+
+static bool
+queue_tell(struct vq *vq, enum vq_moment when)
+{
+	struct shm_queue *q = container_of(vq, struct shm_queue, vq);
+
+	if (when != VQ_TURN)
+		return shm_wake_idle(&q->wake, when == VQ_SLEEP);
+	shm_wake_turn(&q->wake, unread(q), vq->inflight);
+	return false;
 }
 
 /* judging a command */
@@ -270,7 +274,7 @@ queue_break(struct shm_queue *q, const char *why)
 	q->broken = true;
 	q->why = why;
 	store_relaxed(&q->ring.shared->sq_need_wakeup, SLUICE_RING_ENDED);
-	wake_client(q);
+	shm_wake_now(&q->wake);
 	ring_post(q->vq.r->ring, q->vq.r->in->reactors[0].ring, &q->broke);
 }
 
@@ -350,17 +354,12 @@ queue_arm(struct vq *vq)
 
 static void try_leave(struct shm_queue *q);
 
-/* A client may have made its eventfd non-blocking, or do so later: then a read ends at once, and a
- * poll waits. */
+/* It is never read: each write of the client is an event of its own for the poll. */
 static void
-wait_for_kick(struct shm_queue *q, bool poll_first)
+wait_for_kick(struct shm_queue *q)
 {
 	q->kicking = true;
-	q->polling = poll_first;
-	if (poll_first)
-		ring_poll(q->vq.r->ring, &q->kick, q->kick_fd, POLLIN);
-	else
-		ring_read(q->vq.r->ring, &q->kick, q->kick_fd, &q->kicks, sizeof(q->kicks), 0, -1);
+	ring_poll_many(q->vq.r->ring, &q->kick, q->kick_fd, POLLIN);
 }
 
 /* The turn's hook fetches. */
@@ -369,33 +368,23 @@ kick_done(struct op *op, int res, uint32_t flags)
 {
 	struct shm_queue *q = container_of(op, struct shm_queue, kick);
 
-	(void)flags;
+	if (res > 0)
+		q->armed = false;
+	if (flags & CQE_MORE)
+		return;
 	q->kicking = false;
-	if (q->leaving || q->broken) {
+	if (q->leaving || q->broken)
 		try_leave(q);
-	} else if (q->polling ? res > 0 : res == sizeof(q->kicks)) {
-		q->armed = q->armed && q->polling;
-		wait_for_kick(q, false);
-	} else if (res == -EAGAIN || res == -EINTR) {
-		wait_for_kick(q, true);
-	} else {
-		queue_break(q, "its eventfd cannot be read");
-	}
+	else if (res > 0)
+		wait_for_kick(q);
+	else
+		queue_break(q, "its eventfd cannot be waited for");
 }
 
 static void
-wake_done(struct op *op, int res, uint32_t flags)
+wake_ended(void *arg)
 {
-	struct shm_queue *q = container_of(op, struct shm_queue, wake);
-	bool again = q->wake_again;
-
-	(void)res; /* a client that spoils its own eventfd sleeps on */
-	(void)flags;
-	q->waking = q->wake_again = false;
-	if (q->leaving)
-		try_leave(q);
-	else if (again)
-		wake_client(q);
+	try_leave(arg);
 }
 
 /* messages from reactor 0 */
@@ -425,7 +414,7 @@ attach_there(struct op *op, int res, uint32_t flags)
 	(void)res;
 	(void)flags;
 	list_push_back(&q->vq.r->vqs, &q->vq.node);
-	wait_for_kick(q, false);
+	wait_for_kick(q);
 	send_back(q);
 }
 
@@ -454,7 +443,7 @@ left(struct op *op, int res, uint32_t flags)
 static void
 try_leave(struct shm_queue *q)
 {
-	if (!q->vq.ending || q->vq.inflight || q->kicking || q->waking || q->gone)
+	if (!q->vq.ending || q->vq.inflight || q->kicking || q->wake.busy || q->gone)
 		return;
 	q->gone = true;
 	list_del(&q->vq.node);
@@ -473,6 +462,7 @@ static const struct vq_ops shm_ops = {
 	.fetch = queue_fetch,
 	.arm = queue_arm,
 	.has_work = queue_has_work,
+	.tell = queue_tell,
 	.complete = queue_complete,
 	.flush = queue_flush,
 };
@@ -487,8 +477,7 @@ end_there(struct op *op, int res, uint32_t flags)
 	q->vq.ending = q->leaving = true;
 	if (q->kicking)
 		ring_cancel(q->vq.r->ring, &q->kick);
-	if (q->waking)
-		ring_cancel(q->vq.r->ring, &q->wake);
+	shm_wake_end(&q->wake);
 	try_leave(q);
 }
 
@@ -506,9 +495,13 @@ shm_queue_attach(struct shm_queue *q, struct reactor *from)
 	q->vq.ops = &shm_ops;
 	q->vq.ended = queue_ended;
 	list_init(&q->vq.touched_node);
-	q->one = 1;
 	q->kick = (struct op){kick_done, "shm.kick"};
-	q->wake = (struct op){wake_done, "shm.wake"};
+	q->wake.ring = q->vq.r->ring;
+	q->wake.shared = q->ring.shared;
+	q->wake.fd = q->wake_fd;
+	q->wake.ended = wake_ended;
+	q->wake.arg = q;
+	shm_wake_init(&q->wake);
 	q->broke = (struct op){broke_posted, "shm.broke"};
 	send_leg(q, from, attach_there);
 }

@@ -9,6 +9,7 @@
 
 #include "initiator/front.h"
 #include "initiator/front_shm_ring.h"
+#include "initiator/front_shm_wake.h"
 
 enum { SHM_BATCH = 64 }; /* commands of one queue in a turn: others get their share */
 
@@ -25,12 +26,11 @@ struct shm_queue {
 	bool armed;            /* the client was asked to wake us */
 	bool broken;           /* the client broke the ring; nothing is fetched any more */
 	bool leaving;          /* our ops are being waited for */
-	bool waking, wake_again;
-	bool kicking, polling; /* waiting for the client's eventfd, by read or by poll */
+	bool kicking;          /* waiting for the client's eventfd */
 	bool gone;             /* on its way back to reactor 0 for good */
 	int kick_fd, wake_fd;  /* eventfds: the client's to us, ours to the client; owned */
-	uint64_t kicks, one;   /* what is read from and written to them */
-	struct op kick, wake;
+	struct op kick;
+	struct shm_wake wake;
 	struct op leg;   /* messages between reactor 0 and the queue's; one at a time */
 	struct op broke; /* to reactor 0: it broke */
 	void (*leg_home)(struct shm_queue *q); /* on reactor 0: the message came back */

@@ -9,6 +9,7 @@
 #include "common/nvme.h"
 #include "initiator/client/sluice.h"
 #include "initiator/io.h"
+#include "initiator/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -139,6 +140,8 @@ ring_map(struct shm_ring *ring, int fd, uint64_t size, struct err *err)
 		"" ::
 			: "memory"); /* one copy: what the client writes later is not looked at */
 	res = judge_header(ring, &header, err);
+	if (res == 0)
+		res = mem_seal_holes(fd, err);
 	if (res < 0)
 		shm_ring_close(ring);
 	return res;

@@ -2,10 +2,13 @@
 #ifndef SLUICE_INITIATOR_H
 #define SLUICE_INITIATOR_H
 
+#include "common/ctl_events.h"
 #include "initiator/reactor.h"
 
-struct ctl_server;
 struct front_shm;
+struct front_vhost;
+struct volume;
+struct front_ublk;
 
 struct initiator {
 	pthread_mutex_t lock;
@@ -23,6 +26,8 @@ struct initiator {
 	struct path_config *hosts; /* every connection that "hosts" tells of, ours */
 	unsigned nr_hosts;
 	struct front_shm *shm;  /* NULL: not started or ended */
+	struct front_vhost *vhost; /* NULL: no disk ever had a socket */
+	struct front_ublk *ublk; /* NULL: not used */
 	struct ctl_server *ctl; /* NULL: no control socket */
 	char *config_path, *control_path, *shm_path; /* ours */
 	uint64_t started_ms;    /* CLOCK_MONOTONIC */
@@ -30,8 +35,9 @@ struct initiator {
 	char hostnqn[224];
 	uint8_t hostid[16];
 	uint32_t next_vf;
-	/* The event for control clients. Reactor 0, or posted to it. */
-	void (*event)(struct initiator *in, const char *name, const char *text);
+	struct ctl_events events; /* for those who watch the control socket */
+	/* A front that serves disks without a VF, too: a volume has another capacity or state. */
+	void (*volume_changed)(struct initiator *in, const struct volume *vol);
 };
 
 static inline void

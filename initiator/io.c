@@ -98,8 +98,11 @@ io_get(struct reactor *r)
 	struct list *n = list_pop_front(&p->free_ios);
 	struct io *io;
 
-	if (n)
-		return list_entry(n, struct io, node);
+	if (n) {
+		io = list_entry(n, struct io, node);
+		io->deac = false;
+		return io;
+	}
 	if (p->fresh_ios == IO_CONTEXTS)
 		return NULL;
 	io = &p->ios[p->fresh_ios];
@@ -269,6 +272,8 @@ fill_sqe(struct io_part *ip, const struct io *io, uint64_t off, uint64_t len)
 	sqe->cdw12 = le32_put((uint32_t)(len >> shift) - 1);
 	if (io->fua)
 		sqe->cdw12 = le32_put(le32_get(sqe->cdw12) | (uint32_t)NVME_IO_FUA << 16);
+	if (io->deac)
+		sqe->cdw12 = le32_put(le32_get(sqe->cdw12) | (uint32_t)NVME_IO_DEAC << 16);
 }
 
 /* Where the plan's slices go: into the part, or, when one block alone has more pieces than fit
@@ -437,7 +442,12 @@ io_turn(struct reactor *r)
 		q->inflight--;
 		METER_ADD(q->completed, 1);
 		q->ops->complete(q, io);
-		io_put(io);
+		if (io->again) {
+			io->again = false;
+			io_start(io);
+		} else {
+			io_put(io);
+		}
 		if (!q->touched) {
 			q->touched = true;
 			list_push_back(&touched, &q->touched_node);

@@ -33,6 +33,8 @@ struct io {
 	struct volume *vol;    /* a disk of q's VF, which holds it */
 	uint8_t op;            /* nvme_cmd_*; nvme_cmd_dsm is one range to discard */
 	bool fua;
+	bool deac;  /* of Write Zeroes: deallocate; false from io_get() */
+	bool again; /* set by complete(): start it once more, as it is filled in now */
 	uint64_t off, len; /* bytes of the volume */
 	uint64_t started;  /* ring_now(), for latency */
 	uint16_t status;   /* first error of a part, SCT << 8 | SC */

@@ -11,6 +11,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/config_apply.c \
 	%D%/config_read.c \
 	%D%/config_save.c \
+	%D%/config_ublk.c \
 	%D%/discover.c \
 	%D%/front.c \
 	%D%/front.h \
@@ -22,6 +23,33 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/front_shm_queue.h \
 	%D%/front_shm_ring.c \
 	%D%/front_shm_ring.h \
+	%D%/front_shm_wake.c \
+	%D%/front_shm_wake.h \
+	%D%/front_ublk.c \
+	%D%/front_ublk.h \
+	%D%/front_ublk_abi.h \
+	%D%/front_ublk_ctrl.c \
+	%D%/front_ublk_ctrl.h \
+	%D%/front_ublk_dev.c \
+	%D%/front_ublk_dev.h \
+	%D%/front_ublk_params.c \
+	%D%/front_ublk_params.h \
+	%D%/front_ublk_queue.c \
+	%D%/front_ublk_queue.h \
+	%D%/front_ublk_start.c \
+	%D%/front_vhost.c \
+	%D%/front_vhost.h \
+	%D%/front_vhost_blk.c \
+	%D%/front_vhost_conn.c \
+	%D%/front_vhost_inner.h \
+	%D%/front_vhost_msg.c \
+	%D%/front_vhost_msg_mem.c \
+	%D%/front_vhost_msg_ring.c \
+	%D%/front_vhost_msgs.h \
+	%D%/front_vhost_proto.h \
+	%D%/front_vhost_queue.c \
+	%D%/front_vhost_queue.h \
+	%D%/front_vhost_ring.c \
 	%D%/hconn.c \
 	%D%/hconn.h \
 	%D%/hconn_impl.h \
@@ -53,6 +81,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/sched_wait.c \
 	%D%/split.c \
 	%D%/split.h \
+	%D%/vblk.c \
+	%D%/vblk.h \
 	%D%/verbs.c \
 	%D%/verbs.h \
 	%D%/verbs_change.c \
@@ -60,13 +90,20 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/verbs_list.c \
 	%D%/verbs_qos.c \
 	%D%/verbs_table.h \
+	%D%/verbs_ublk.c \
 	%D%/vf.c \
 	%D%/vf.h \
 	%D%/vm.h \
 	%D%/volume.c \
 	%D%/volume.h \
 	%D%/volume_look.c \
-	%D%/volume_paths.c
+	%D%/volume_paths.c \
+	%D%/vring.c \
+	%D%/vring.h \
+	%D%/vring_inflight.c \
+	%D%/vring_inner.h \
+	%D%/vring_packed.c \
+	%D%/vring_split.c
 
 sbin_PROGRAMS += %D%/sluice-initiator
 %C%_sluice_initiator_SOURCES = %D%/main.c
@@ -85,6 +122,8 @@ bin_PROGRAMS += %D%/client/sluice-perf
 %C%_client_sluice_perf_SOURCES = \
 	%D%/client/perf.c \
 	%D%/client/perf.h \
+	%D%/client/perf_data.c \
+	%D%/client/perf_data.h \
 	%D%/client/perf_job.c \
 	%D%/client/perf_report.c \
 	%D%/client/perf_stamp.c

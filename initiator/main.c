@@ -17,6 +17,8 @@
 #include "common/signals.h"
 #include "initiator/config.h"
 #include "initiator/front_shm.h"
+#include "initiator/front_vhost.h"
+#include "initiator/front_ublk.h"
 #include "initiator/hosts.h"
 #include "initiator/verbs.h"
 
@@ -131,6 +133,13 @@ still_settling(void *arg)
 	return !initiator.stopping && !volumes_settled(&initiator);
 }
 
+static bool
+still_moving(void *arg)
+{
+	(void)arg;
+	return !initiator.stopping && !front_ublk_settled(&initiator);
+}
+
 static int
 serve(struct config *c, struct err *err)
 {
@@ -139,13 +148,17 @@ serve(struct config *c, struct err *err)
 
 	if (in->control_path)
 		res = verbs_start(in, in->control_path, err);
-	if (res == 0)
-		res = config_apply(in, c, err);
+	if (res < 0)
+		return res;
+	front_ublk_look(in);
+	res = front_ublk_apply(in, c, err);
 	if (res < 0)
 		return res;
 	signals_start(&signals, initiator.reactors[0].ring);
 	crew_turn_while(&in->crew, still_settling, NULL, SETTLE_NS);
 	show_volumes();
+	crew_turn_while(&in->crew, still_moving, NULL, SETTLE_NS);
+	front_ublk_show(in);
 	res = front_shm_new(in, in->shm_path, &in->shm, err);
 	if (res < 0)
 		return res;
@@ -157,20 +170,28 @@ serve(struct config *c, struct err *err)
 
 /* stop */
 
-static bool clients_left;
+static unsigned fronts_left; /* that say when they are gone */
+static bool devices_kept; /* ublk devices that are in use: whoever starts next goes on with them */
 
 static void
-clients_gone(void *arg)
+front_gone(void *arg)
 {
 	(void)arg;
-	clients_left = false;
+	fronts_left--;
 }
 
 static bool
-has_clients(void *arg)
+has_fronts(void *arg)
 {
 	(void)arg;
-	return clients_left;
+	return fronts_left > 0 || front_vhost_busy(&initiator);
+}
+
+static bool
+has_control(void *arg)
+{
+	(void)arg;
+	return initiator.ctl;
 }
 
 static bool
@@ -187,26 +208,33 @@ give_up(const char *what)
 	_exit(1);
 }
 
-/* Lets clients' commands end: by themselves, else without their paths. */
+/* Lets clients' commands end: by themselves, else without their paths. Those of VMs are not failed
+ * then: they stand in the VMM's memory, for the daemon that comes next. */
 static void
 end_clients(void)
 {
 	struct initiator *in = &initiator;
 
-	if (!in->shm)
-		return;
-	clients_left = true;
-	front_shm_stop(in->shm, clients_gone, NULL);
-	crew_turn_while(&in->crew, has_clients, NULL, DRAIN_NS);
-	if (clients_left) {
+	fronts_left = (in->shm ? 1 : 0) + (in->ublk ? 1 : 0);
+	if (in->shm)
+		front_shm_stop(in->shm, front_gone, NULL);
+	if (in->ublk)
+		front_ublk_stop(in->ublk, front_gone, NULL);
+	vms_close_sockets(in);
+	crew_turn_while(&in->crew, has_fronts, NULL, DRAIN_NS);
+	if (has_fronts(NULL)) {
 		log_warn("commands wait for targets that do not answer, they end with an error");
+		front_vhost_abandon(in); /* its messages arrive before those to the paths */
 		volumes_cut_off(in);
-		crew_turn_while(&in->crew, has_clients, NULL, DRAIN_NS);
+		crew_turn_while(&in->crew, has_fronts, NULL, DRAIN_NS);
 	}
-	if (clients_left)
+	if (has_fronts(NULL))
 		give_up("clients have commands that do not end");
 	front_shm_free(in->shm);
 	in->shm = NULL;
+	front_vhost_free(in);
+	devices_kept = front_ublk_free(in->ublk);
+	in->ublk = NULL;
 }
 
 static void
@@ -233,6 +261,10 @@ end_all(void)
 	end_clients();
 	end_volumes();
 	verbs_stop(in);
+	if (devices_kept) { /* the driver has commands in the rings: these end with the process */
+		crew_turn_while(&in->crew, has_control, NULL, DRAIN_NS);
+		return;
+	}
 	signals_end(&signals);
 	reactors_stop(in);
 	signals_close(&signals);
@@ -295,5 +327,8 @@ main(int argc, char **argv)
 	if (res == 0 && !o.check)
 		res = run(&o, config, &err);
 	config_free(config);
-	return res < 0 ? complain(&err, 1) : 0;
+	res = res < 0 ? complain(&err, 1) : 0;
+	if (devices_kept)
+		_exit(res);
+	return res;
 }

@@ -5,17 +5,21 @@
  * table by those who run I/O on it; the last one to let go unmaps.
  *
  * What can fail: adding. The descriptor is judged before it is mapped, since what could be
- * truncated by its owner would end us by SIGBUS.
+ * truncated by its owner would end us by SIGBUS, unless it is guarded.
  */
 #include "initiator/mem.h"
 
+#include "common/guard.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Addresses that we choose begin here and leave holes, so that 0 and small mistakes hit nothing; an
@@ -28,6 +32,8 @@ struct region { /* a mapping; counted by tables */
 	atomic_uint refs;
 	void *base;
 	size_t size;
+	int guard; /* its number there, or -1 */
+	atomic_bool spoiled;
 };
 
 struct row {
@@ -60,6 +66,8 @@ region_put(struct region *r)
 {
 	if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
 		return;
+	if (r->guard >= 0)
+		guard_del(r->guard);
 	munmap(r->base, r->size);
 	free(r);
 }
@@ -131,14 +139,24 @@ place(const struct mem_table *old, uint64_t size, bool fixed, uint64_t *addr, un
 	return 0;
 }
 
+int
+mem_seal_holes(int fd, struct err *err)
+{
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
+		return err_set(err, -EPERM, "cannot seal the memory with F_SEAL_FUTURE_WRITE: %s",
+			       strerror(errno));
+	return 0;
+}
+
 static int
 region_map(int fd, uint64_t off, uint64_t size, struct region **ret, struct err *err)
 {
-	struct region *r = malloc(sizeof(*r));
+	struct region *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return err_set(err, -ENOMEM, "no memory for a region");
 	atomic_init(&r->refs, 1);
+	r->guard = -1;
 	r->size = size;
 	r->base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)off);
 	if (r->base == MAP_FAILED) {
@@ -173,32 +191,53 @@ copy_with(const struct mem_table *old, unsigned at, bool add)
 	return t;
 }
 
+/* A table with r as one row more; takes r. base is where its first byte is. */
+static int
+table_with(const struct mem_table *old, unsigned at, uint64_t addr, uint64_t size, char *base,
+	   struct region *r, struct mem_table **ret, struct err *err)
+{
+	struct mem_table *t = copy_with(old, at, true);
+
+	if (!t) {
+		region_put(r);
+		return err_set(err, -ENOMEM, "no memory for a table");
+	}
+	t->rows[at] = (struct row){addr, size, base, r};
+	*ret = t;
+	return 0;
+}
+
+static int
+check_room(const struct mem_table *old, struct err *err)
+{
+	return old->nr < MEM_REGIONS_MAX
+		       ? 0
+		       : err_set(err, -ENOSPC, "there are %u regions already, the limit", old->nr);
+}
+
 static int
 add_region(const struct mem_table *old, int fd, uint64_t off, uint64_t size, bool fixed,
 	   uint64_t *addr, struct mem_table **ret, struct err *err)
 {
-	struct mem_table *t;
 	struct region *r = NULL;
 	uint64_t where = *addr;
 	unsigned at = 0;
 	int res;
 
-	if (old->nr >= MEM_REGIONS_MAX)
-		return err_set(err, -ENOSPC, "there are %u regions already, the limit", old->nr);
-	if ((res = judge_fd(fd, off, size, err)) < 0 ||
+	if ((res = check_room(old, err)) < 0 || (res = judge_fd(fd, off, size, err)) < 0 ||
 	    (res = place(old, size, fixed, &where, &at, err)) < 0 ||
 	    (res = region_map(fd, off, size, &r, err)) < 0)
 		return res;
-	t = copy_with(old, at, true);
-	if (!t) {
+	if (!fixed && (res = mem_seal_holes(fd, err)) < 0) {
 		region_put(r);
-		return err_set(err, -ENOMEM, "no memory for a table");
+		return res;
 	}
-	t->rows[at] = (struct row){where, size, r->base, r};
+	res = table_with(old, at, where, size, r->base, r, ret, err);
+	if (res < 0)
+		return res;
 	if (!fixed)
-		t->next = ROUND_UP(where + size, ADDR_ALIGN) + ADDR_ALIGN;
+		(*ret)->next = ROUND_UP(where + size, ADDR_ALIGN) + ADDR_ALIGN;
 	*addr = where;
-	*ret = t;
 	return 0;
 }
 
@@ -210,6 +249,83 @@ mem_table_add(const struct mem_table *old, int fd, uint64_t off, uint64_t size, 
 
 	close(fd);
 	return res;
+}
+
+/* ---- memory of a VM ---- */
+
+/* A page of the file: it is mapped in whole ones. Files of a disk are refused: touching them waits
+ * for it, and whoever serves it (FUSE, NFS) could make that for ever. */
+static int
+judge_vm_fd(int fd, uint64_t off, uint64_t size, uint64_t *ret_page, struct err *err)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+		return err_set(err, -errno, "memory: %s", strerror(errno));
+	if (!S_ISREG(st.st_mode) ||
+	    (fs.f_type != TMPFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC && fs.f_type != RAMFS_MAGIC))
+		return err_set(err, -EINVAL,
+			       "memory must be a memfd or a file of tmpfs or hugetlbfs");
+	if (size == 0 || off > (uint64_t)st.st_size || size > (uint64_t)st.st_size - off)
+		return err_set(err, -EINVAL, "the memory has %lld bytes, not %llu from %llu",
+			       (long long)st.st_size, (unsigned long long)size,
+			       (unsigned long long)off);
+	*ret_page = (uint64_t)sysconf(_SC_PAGESIZE);
+	if (fs.f_type == HUGETLBFS_MAGIC)
+		*ret_page = (uint64_t)fs.f_bsize;
+	return 0;
+}
+
+static int
+region_guard(struct region *r, struct err *err)
+{
+	/* A core file without a VM's memory is smaller, and tells nobody what is in it. */
+	madvise(r->base, r->size, MADV_DONTDUMP);
+	r->guard = guard_add(r->base, r->size, &r->spoiled);
+	if (r->guard >= 0)
+		return 0;
+	region_put(r);
+	return err_set(err, -ENOSPC, "too many regions of memory are mapped already");
+}
+
+static int
+add_guarded(const struct mem_table *old, int fd, uint64_t off, uint64_t size, uint64_t addr,
+	    struct mem_table **ret, struct err *err)
+{
+	struct region *r = NULL;
+	uint64_t page = 0, skip;
+	unsigned at = 0;
+	int res;
+
+	if ((res = check_room(old, err)) < 0 ||
+	    (res = judge_vm_fd(fd, off, size, &page, err)) < 0 ||
+	    (res = place(old, size, true, &addr, &at, err)) < 0)
+		return res;
+	skip = off & (page - 1);
+	if ((res = region_map(fd, off - skip, ROUND_UP(skip + size, page), &r, err)) < 0 ||
+	    (res = region_guard(r, err)) < 0)
+		return res;
+	return table_with(old, at, addr, size, (char *)r->base + skip, r, ret, err);
+}
+
+int
+mem_table_add_guarded(const struct mem_table *old, int fd, uint64_t off, uint64_t size,
+		      uint64_t addr, struct mem_table **ret, struct err *err)
+{
+	int res = add_guarded(old, fd, off, size, addr, ret, err);
+
+	close(fd);
+	return res;
+}
+
+bool
+mem_table_spoiled(const struct mem_table *t)
+{
+	for (unsigned i = 0; i < t->nr; i++)
+		if (atomic_load_explicit(&t->rows[i].region->spoiled, memory_order_acquire))
+			return true;
+	return false;
 }
 
 int

@@ -71,17 +71,20 @@ set_why(struct path *p, const char *why)
 static void
 path_move(struct path *p, enum path_state to, const char *why)
 {
-	char text[600];
+	const char *was = path_state_name(path_state(p)), *is = path_state_name(to);
+	struct conf_writer w;
 
 	set_why(p, why);
 	if (path_state(p) == to)
 		return;
-	snprintf(text, sizeof(text), "path %s: %s -> %s%s%s", p->name,
-	         path_state_name(path_state(p)), path_state_name(to), *why ? ": " : "", why);
 	p->state = to;
-	log_info("%s", text);
-	if (p->in->event)
-		p->in->event(p->in, "path", text);
+	log_info("path %s: %s -> %s%s%s", p->name, was, is, *why ? ": " : "", why);
+	ctl_event_begin(&w, "path");
+	conf_put_str(&w, "path", p->name);
+	conf_put_str(&w, "state", is);
+	conf_put_str(&w, "why", why);
+	conf_put_fmt(&w, "text", "%s: %s -> %s%s%s", p->name, was, is, *why ? ": " : "", why);
+	ctl_events_take(&p->in->events, ring_of(p), ctl_event_end(&w));
 	notify(p);
 }
 

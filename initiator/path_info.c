@@ -127,7 +127,7 @@ path_stats_sum(struct path *p, struct hconn_stats *ret)
 	memset(ret, 0, sizeof(*ret));
 	for (i = 0; i < p->nr_queues; i++)
 		path_queue_stats(&p->queues[i], ret);
-	for (i = 0; i < VIOL_NR; i++) /* the admin queue moves no data, but it is watched */
+	for (i = 0; i < VIOL_NR; i++) /* the admin queue moves nobody's data, but is watched */
 		ret->violations[i] += METER_GET(p->assoc->violations[i]);
 }
 
@@ -141,11 +141,21 @@ path_each_grant(struct reactor *r, struct path *p,
 }
 
 void
-path_violation_text(char *buf, size_t size, const char *path, unsigned qid,
-                    enum hconn_violation kind, uint16_t cid, uint64_t off, uint64_t len)
+path_tell_violation(struct reactor *from, const char *path, unsigned qid, enum hconn_violation kind,
+                    uint16_t cid, uint64_t off, uint64_t len)
 {
-	snprintf(buf, size,
-	         "path %s queue %u: %s, cid %u, offset %llu, length %llu: connection is reset",
-	         path, qid, hconn_violation_name(kind), cid, (unsigned long long)off,
-	         (unsigned long long)len);
+	struct conf_writer w;
+
+	ctl_event_begin(&w, "violation");
+	conf_put_str(&w, "path", path);
+	conf_put_u64(&w, "queue", qid);
+	conf_put_str(&w, "kind", hconn_violation_name(kind));
+	conf_put_u64(&w, "cid", cid);
+	conf_put_u64(&w, "offset", off);
+	conf_put_u64(&w, "length", len);
+	conf_put_fmt(&w, "text",
+	             "%s queue %u: %s, cid %u, offset %llu, length %llu: connection is reset", path,
+	             qid, hconn_violation_name(kind), cid, (unsigned long long)off,
+	             (unsigned long long)len);
+	ctl_events_take(&from->in->events, from->ring, ctl_event_end(&w));
 }

@@ -345,32 +345,13 @@ hc_down(struct hconn *hc, void *owner, const char *why, bool dnr)
 }
 
 static void
-event_posted(struct op *op, int res, uint32_t flags)
-{
-	struct path_queue *q = container_of(op, struct path_queue, event_op);
-	struct initiator *in = q->path->in;
-
-	(void)res;
-	(void)flags;
-	if (in->event)
-		in->event(in, "violation", q->event_text);
-	q->event_busy = false;
-}
-
-/* One event at a time is on its way: more of them say nothing new, all are counted. */
-static void
 hc_violation(struct hconn *hc, void *owner, enum hconn_violation kind, uint16_t cid, uint64_t off,
              uint64_t len)
 {
-	struct path_queue *q = owner;
+	const struct path_queue *q = owner;
 
 	(void)hc;
-	if (q->event_busy)
-		return;
-	q->event_busy = true;
-	path_violation_text(q->event_text, sizeof(q->event_text), q->path->name, q->r->id + 1, kind,
-	                    cid, off, len);
-	ring_post(q->r->ring, q->path->in->reactors[0].ring, &q->event_op);
+	path_tell_violation(q->r, q->path->name, q->r->id + 1, kind, cid, off, len);
 }
 
 static void
@@ -512,7 +493,6 @@ path_queue_init(struct path_queue *q, struct path *p)
 	q->order_op = (struct op){ order_posted, "queue.order" };
 	q->ack_op = (struct op){ ack_posted, "queue.ack" };
 	q->lost_op = (struct op){ lost_posted, "queue.lost" };
-	q->event_op = (struct op){ event_posted, "queue.event" };
 }
 
 void

@@ -62,9 +62,6 @@ struct path_queue {
 	struct op ack_op;       /* to reactor 0 */
 	struct op lost_op;      /* to reactor 0 */
 	char lost_why[256];
-	struct op event_op;     /* to reactor 0 */
-	_Atomic bool event_busy;
-	char event_text[400];
 };
 
 void path_queue_init(struct path_queue *q, struct path *p);
@@ -82,8 +79,8 @@ void path_queue_order(struct path_queue *q, const struct queue_order *o);
 void path_queue_stats(struct path_queue *q, struct hconn_stats *into);
 bool path_queue_is_open(struct path_queue *q);
 
-/* One violation in words, for a log line and the event. */
-void path_violation_text(char *buf, size_t size, const char *path, unsigned qid,
+/* On any reactor: tells those who watch the control socket. */
+void path_tell_violation(struct reactor *from, const char *path, unsigned qid,
                          enum hconn_violation kind, uint16_t cid, uint64_t off, uint64_t len);
 
 #endif

@@ -92,6 +92,7 @@ struct sched_vm { /* outlives its "vms" entry while clients are there */
 	unsigned refs; /* lock of the initiator */
 	/* Its flows at its disks, in their order, and at the capacity. */
 	struct sched_flow flow[SCHED_FLOWS + 1][SCHED_LINES];
+	const struct volume *disk[SCHED_FLOWS]; /* whose flows they are; only compared */
 };
 
 enum sched_stage { SCHED_VM, SCHED_VOLUME, SCHED_CAPACITY, SCHED_STAGES };
@@ -140,6 +141,7 @@ struct sched_node *sched_node_new(unsigned nr_reactors);
 void sched_node_free(struct sched_node *n);
 struct sched_vm *sched_vm_new(unsigned nr_reactors);
 /* Counts: its "vms" entry and its clients, under the lock. */
+struct sched_vm *sched_vm_get(struct sched_vm *vm);
 void sched_vm_put(struct sched_vm *vm);
 void sched_set(struct sched_node *n, const struct qos_config *q, uint64_t now);
 /* kinds of bytes, or of commands. */

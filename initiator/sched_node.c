@@ -259,6 +259,13 @@ sched_vm_new(unsigned nr_reactors)
 	return vm;
 }
 
+struct sched_vm *
+sched_vm_get(struct sched_vm *vm)
+{
+	vm->refs++;
+	return vm;
+}
+
 void
 sched_vm_put(struct sched_vm *vm)
 {

@@ -39,7 +39,7 @@ flow_of(struct vq *q, const struct io *io, const struct sched_node *n, unsigned 
 	if (n != io->vol->qos)
 		return &vf->qos->flow[SCHED_FLOWS][line];
 	for (unsigned i = 0; i < SCHED_FLOWS; i++)
-		if (__atomic_load_n(&vf->disks[i], __ATOMIC_RELAXED) == io->vol)
+		if (vf->qos->disk[i] == io->vol)
 			return &vf->qos->flow[i][line];
 	return &q->sched.flow[line];
 }

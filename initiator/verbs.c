@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/report.h"
 #include "initiator/config.h"
+#include "initiator/front_vhost.h"
 #include "initiator/verbs_table.h"
 
 #include <errno.h>
@@ -41,6 +42,10 @@ const struct ctl_verb initiator_verbs[] = {
 	 verb_qos_clear},
 	{"qos.refund", "name:string amount:string",
 	 "Lets a volume or VM do so much more: 500iops, 1M, 4096bytes.", verb_qos_refund},
+	{"ublk.add", "volume:string [queues:number] [depth:number]",
+	 "Makes a volume a block device of this host.", verb_ublk_add},
+	{"ublk.del", "name:string [force:bool]", "Deletes such a device.", verb_ublk_del},
+	{"ublk.list", "", "Lists ublk devices.", verb_ublk_list},
 	{"reload", "", "Reads the configuration file again and applies what changed.", verb_reload},
 	{"log-level", "[level:string]", "Shows or sets the log level: error, warning, info, debug.",
 	 report_log_level},
@@ -63,7 +68,7 @@ list_len(const struct list *l)
 static void
 put_counts(struct conf_writer *w, struct initiator *in)
 {
-	unsigned ready = 0, live = 0;
+	unsigned ready = 0, live = 0, connected = 0;
 	const struct volume *v;
 	struct path *p;
 
@@ -77,6 +82,8 @@ put_counts(struct conf_writer *w, struct initiator *in)
 	conf_put_u64(w, "paths_live", live);
 	conf_put_u64(w, "vms", list_len(&in->vms));
 	conf_put_u64(w, "clients", list_len(&in->vfs));
+	conf_put_u64(w, "vhost_devices", front_vhost_count(in, &connected));
+	conf_put_u64(w, "vhost_connected", connected);
 }
 
 int
@@ -132,7 +139,7 @@ initiator_reload(struct initiator *in, struct err *err)
 	if (ret)
 		return ret;
 	warn_settings(in, c);
-	ret = config_apply(in, c, err);
+	ret = front_ublk_apply(in, c, err);
 	config_free(c);
 	if (!ret)
 		log_info("%s applied", in->config_path);
@@ -151,18 +158,6 @@ verb_reload(void *ctx, const struct conf_node *params, struct conf_writer *w, st
 
 enum { CLIENTS_MAX = 32 };
 
-static void
-send_event(struct initiator *in, const char *name, const char *text)
-{
-	struct conf_writer w;
-
-	if (!in->ctl)
-		return;
-	ctl_event_begin(&w, name);
-	conf_put_str(&w, "text", text);
-	ctl_server_take_event(in->ctl, ctl_event_end(&w));
-}
-
 int
 verbs_start(struct initiator *in, const char *path, struct err *err)
 {
@@ -178,7 +173,7 @@ verbs_start(struct initiator *in, const char *path, struct err *err)
 	ret = ctl_server_new(&cfg, &in->ctl, err);
 	if (ret)
 		return ret;
-	in->event = send_event;
+	ctl_events_start(&in->events, in->reactors[0].ring, in->ctl);
 	return 0;
 }
 
@@ -194,7 +189,7 @@ stopped(void *arg)
 void
 verbs_stop(struct initiator *in)
 {
-	in->event = NULL;
+	ctl_events_stop(&in->events);
 	if (in->ctl)
 		ctl_server_stop(in->ctl, stopped, in);
 }

@@ -9,6 +9,7 @@
 #include "common/meter.h"
 #include "common/report.h"
 #include "initiator/front.h"
+#include "initiator/front_vhost.h"
 #include "initiator/vm.h"
 #include "initiator/volume.h"
 
@@ -116,17 +117,26 @@ verb_paths(void *ctx, const struct conf_node *params, struct conf_writer *w, str
 
 /* ---- VMs ---- */
 
-/* The names of disks, "a, b". */
+/* The names of disks, "a, b", but of those that have a socket of their own. */
 static void
-put_disks(struct conf_writer *w, struct volume *const *disks, unsigned n)
+put_disks(struct conf_writer *w, struct volume *const *disks, struct vhost_dev *const *devices,
+	  unsigned n)
 {
 	char text[512] = "";
 	size_t len = 0;
 
 	for (unsigned i = 0; i < n && disks[i] && len < sizeof(text); i++)
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? ", " : "",
-					disks[i]->name);
+		if (!devices || !devices[i])
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s",
+						len ? ", " : "", disks[i]->name);
 	conf_put_str(w, "disks", text);
+}
+
+static void
+put_no_device(struct conf_writer *w)
+{
+	conf_put_null(w, "queues");
+	conf_put_null(w, "socket");
 }
 
 static void
@@ -135,9 +145,10 @@ put_client(struct conf_writer *w, const struct vf *vf)
 	conf_begin_object(w, NULL);
 	conf_put_str(w, "name", vf->name);
 	conf_put_u64(w, "uid", vf->uid);
-	put_disks(w, vf->disks, VF_DISKS_MAX);
+	put_disks(w, vf->disks, NULL, VF_DISKS_MAX);
 	conf_put_u64(w, "client", vf->id);
 	conf_put_u64(w, "pid", vf->pid);
+	put_no_device(w);
 	conf_end(w);
 }
 
@@ -147,9 +158,10 @@ put_idle_vm(struct conf_writer *w, const struct vm *vm)
 	conf_begin_object(w, NULL);
 	conf_put_str(w, "name", vm->name);
 	conf_put_u64(w, "uid", vm->uid);
-	put_disks(w, vm->disks, vm->nr_disks);
+	put_disks(w, vm->disks, vm->devices, vm->nr_disks);
 	conf_put_null(w, "client");
 	conf_put_null(w, "pid");
+	put_no_device(w);
 	conf_end(w);
 }
 
@@ -159,12 +171,12 @@ has_client(const struct initiator *in, const struct vm *vm)
 	const struct vf *vf;
 
 	list_for_each(&in->vfs, vf, node)
-		if (!strcmp(vf->name, vm->name))
+		if (!vf->of_device && !strcmp(vf->name, vm->name))
 			return true;
 	return false;
 }
 
-/* A row for each client, and one for each entry that has none. */
+/* A row for each client, one for each entry that has none, one for each disk with a socket. */
 int
 verb_vms(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
 {
@@ -176,10 +188,12 @@ verb_vms(void *ctx, const struct conf_node *params, struct conf_writer *w, struc
 	conf_begin_array(w, NULL);
 	initiator_lock(in);
 	list_for_each(&in->vms, vm, node)
-		if (!has_client(in, vm))
+		if (vm_has_shm(vm) && !has_client(in, vm))
 			put_idle_vm(w, vm);
 	list_for_each(&in->vfs, vf, node)
-		put_client(w, vf);
+		if (!vf->of_device)
+			put_client(w, vf);
+	front_vhost_put_rows(w, in);
 	initiator_unlock(in);
 	conf_end(w);
 	return 0;
@@ -317,6 +331,7 @@ verb_stats(void *ctx, const struct conf_node *params, struct conf_writer *w, str
 		put_path_stats(w, p, hs);
 	conf_end(w);
 	put_violations(w, in, hs);
+	front_vhost_put_stats(w, in);
 	initiator_unlock(in);
 	conf_end(w);
 out:

@@ -35,6 +35,11 @@ VERB(qos_refund);
 VERB(grants);
 VERB(discover);
 
+/* verbs_ublk.c: adding and deleting answer when the driver has. */
+VERB(ublk_add);
+VERB(ublk_del);
+VERB(ublk_list);
+
 extern const struct ctl_verb initiator_verbs[];
 
 #endif

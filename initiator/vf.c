@@ -1,8 +1,9 @@
 /* Who a client is: credentials become a VF with the disks of a "vms" entry. See vf.h and vm.h.
  *
- * Happy path: vm_add() holds the volumes of an entry; vf_for_peer() makes a VF of the entry with
- * the peer's uid, which holds them too; vf_put() lets go. Removing an entry disconnects its VFs,
- * each of which ends when its front has let go of everything.
+ * Happy path: vm_add() holds the volumes of an entry, and opens the sockets of disks that have one;
+ * vf_for_peer() makes a VF of the entry with the peer's uid, which holds them too; vf_put() lets
+ * go. Removing an entry disconnects its VFs, each of which ends when its front has let go of
+ * everything.
  *
  * What can fail: a volume that is not there, a uid that has an entry already or none at all;
  * memory.
@@ -10,6 +11,7 @@
 #include "initiator/vf.h"
 
 #include "common/log.h"
+#include "initiator/front_vhost.h"
 #include "initiator/vm.h"
 #include "initiator/volume.h"
 
@@ -30,13 +32,34 @@ vm_find(const struct initiator *in, const char *name)
 	return NULL;
 }
 
+bool
+vm_has_shm(const struct vm *vm)
+{
+	unsigned i;
+
+	for (i = 0; i < vm->nr_disks && vm->devices[i]; i++)
+		;
+	return vm->nr_disks == 0 || i < vm->nr_disks;
+}
+
+bool
+vm_config_has_shm(const struct vm_config *cfg)
+{
+	unsigned i;
+
+	for (i = 0; i < cfg->nr_disks && cfg->vhost && cfg->vhost[i].socket[0]; i++)
+		;
+	return cfg->nr_disks == 0 || i < cfg->nr_disks;
+}
+
+/* The entry for clients of shared-memory queues. */
 static struct vm *
 vm_of_uid(const struct initiator *in, uint32_t uid)
 {
 	struct vm *vm;
 
 	list_for_each(&in->vms, vm, node)
-		if (vm->uid == uid)
+		if (vm->uid == uid && vm_has_shm(vm))
 			return vm;
 	return NULL;
 }
@@ -59,7 +82,8 @@ vm_same(const struct vm *vm, const struct vm_config *cfg)
 	if (vm->uid != cfg->uid || vm->nr_disks != cfg->nr_disks)
 		return false;
 	for (unsigned i = 0; i < vm->nr_disks; i++)
-		if (strcmp(vm->disks[i]->name, cfg->disks[i]))
+		if (strcmp(vm->disks[i]->name, cfg->disks[i]) ||
+		    !vhost_dev_same(vm->devices[i], cfg->vhost ? &cfg->vhost[i] : NULL))
 			return false;
 	return true;
 }
@@ -71,12 +95,52 @@ check_new(const struct initiator *in, const struct vm_config *cfg, struct err *e
 
 	if (vm_find(in, cfg->name))
 		return err_set(err, -EEXIST, "there is a vm '%s' already", cfg->name);
-	if (other)
+	if (other && vm_config_has_shm(cfg))
 		return err_set(err, -EEXIST, "uid %u is vm '%s' already", cfg->uid, other->name);
 	for (unsigned i = 0; i < cfg->nr_disks; i++)
 		if (!volume_find(in, cfg->disks[i]))
 			return err_set(err, -ENOENT, "there is no volume '%s'", cfg->disks[i]);
 	return 0;
+}
+
+static void
+close_sockets(struct vm *vm)
+{
+	for (unsigned i = 0; i < vm->nr_disks; i++) {
+		if (vm->devices[i])
+			vhost_dev_remove(vm->devices[i]);
+		vm->devices[i] = NULL;
+	}
+}
+
+void
+vms_close_sockets(struct initiator *in)
+{
+	struct vm *vm;
+
+	list_for_each(&in->vms, vm, node)
+		close_sockets(vm);
+}
+
+static void
+vm_free(struct vm *vm)
+{
+	close_sockets(vm);
+	while (vm->nr_disks > 0)
+		volume_put(vm->disks[--vm->nr_disks]);
+	sched_vm_put(vm->qos);
+	free(vm);
+}
+
+static int
+open_sockets(struct initiator *in, struct vm *vm, const struct vm_config *cfg, struct err *err)
+{
+	int res = 0;
+
+	for (unsigned i = 0; i < vm->nr_disks && cfg->vhost && !res; i++)
+		if (cfg->vhost[i].socket[0])
+			res = vhost_dev_add(in, vm, i, &cfg->vhost[i], &vm->devices[i], err);
+	return res;
 }
 
 int
@@ -99,7 +163,15 @@ vm_add(struct initiator *in, const struct vm_config *cfg, struct err *err)
 	}
 	initiator_lock(in);
 	for (; vm->nr_disks < cfg->nr_disks; vm->nr_disks++)
-		vm->disks[vm->nr_disks] = volume_get(volume_find(in, cfg->disks[vm->nr_disks]));
+		vm->qos->disk[vm->nr_disks] = vm->disks[vm->nr_disks] =
+			volume_get(volume_find(in, cfg->disks[vm->nr_disks]));
+	initiator_unlock(in);
+	res = open_sockets(in, vm, cfg, err);
+	if (res) {
+		vm_free(vm);
+		return err_prefix(err, res, "vm '%s'", cfg->name);
+	}
+	initiator_lock(in);
 	list_push_back(&in->vms, &vm->node);
 	initiator_unlock(in);
 	vm_set_qos(in, vm, &cfg->qos);
@@ -151,16 +223,33 @@ vm_remove(struct initiator *in, const char *name, struct err *err)
 	}
 	qos_init(&none);
 	vm_set_qos(in, vm, &none);
-	while (vm->nr_disks > 0)
-		volume_put(vm->disks[--vm->nr_disks]);
-	initiator_lock(in);
-	sched_vm_put(vm->qos);
-	initiator_unlock(in);
-	free(vm);
+	vm_free(vm);
 	return 0;
 }
 
 /* ---- clients ---- */
+
+static struct vf *
+vf_new(struct initiator *in, const char *name, uint32_t uid, uint32_t pid)
+{
+	struct vf *vf = calloc(1, sizeof(*vf));
+
+	if (!vf)
+		return NULL;
+	snprintf(vf->name, sizeof(vf->name), "%s", name);
+	vf->in = in;
+	vf->uid = uid;
+	vf->pid = pid;
+	return vf;
+}
+
+/* With the lock. */
+static void
+vf_list(struct initiator *in, struct vf *vf)
+{
+	vf->id = ++in->next_vf;
+	list_push_back(&in->vfs, &vf->node);
+}
 
 struct vf *
 vf_for_peer(struct initiator *in, uint32_t uid, uint32_t pid, struct err *err)
@@ -172,22 +261,35 @@ vf_for_peer(struct initiator *in, uint32_t uid, uint32_t pid, struct err *err)
 		err_set(err, -EACCES, "no entry of \"vms\" has uid %u", uid);
 		return NULL;
 	}
-	vf = calloc(1, sizeof(*vf));
+	vf = vf_new(in, vm->name, uid, pid);
 	if (!vf) {
 		err_set(err, -ENOMEM, "no memory for a client");
 		return NULL;
 	}
-	snprintf(vf->name, sizeof(vf->name), "%s", vm->name);
-	vf->uid = uid;
-	vf->pid = pid;
 	initiator_lock(in);
-	vf->id = ++in->next_vf;
-	for (unsigned i = 0; i < vm->nr_disks; i++)
-		vf->disks[i] = volume_get(vm->disks[i]);
-	vf->qos = vm->qos;
-	vf->qos->refs++;
-	vf->in = in;
-	list_push_back(&in->vfs, &vf->node);
+	for (unsigned i = 0, k = 0; i < vm->nr_disks; i++)
+		if (!vm->devices[i])
+			vf->disks[k++] = volume_get(vm->disks[i]);
+	vf->qos = sched_vm_get(vm->qos);
+	vf_list(in, vf);
+	initiator_unlock(in);
+	return vf;
+}
+
+struct vf *
+vf_for_disk(struct initiator *in, const char *name, struct volume *disk, uint32_t uid, uint32_t pid)
+{
+	struct vf *vf = vf_new(in, name, uid, pid);
+	const struct vm *vm = vm_find(in, name);
+
+	if (!vf)
+		return NULL;
+	initiator_lock(in);
+	vf->of_device = true;
+	if (vm)
+		vf->qos = sched_vm_get(vm->qos);
+	vf->disks[0] = volume_get(disk);
+	vf_list(in, vf);
 	initiator_unlock(in);
 	return vf;
 }

@@ -9,10 +9,14 @@
 #include "initiator/client/sluice.h"
 #include "initiator/front.h"
 
-/* A new VF for a client with these credentials: the "vms" entry with that uid, its disks counted,
- * linked into initiator.vfs. mem is NULL: it is the front's, which sets it, and takes it back
- * before vf_put(). NULL: no entry (err names the uid), or no memory. */
+/* A new VF for a client with these credentials: the "vms" entry with that uid, its disks that have
+ * no socket of their own counted, linked into initiator.vfs. mem is NULL: it is the front's, which
+ * sets it, and takes it back before vf_put(). NULL: no entry (err names the uid), or no memory. */
 struct vf *vf_for_peer(struct initiator *in, uint32_t uid, uint32_t pid, struct err *err);
+
+/* The same for whoever came to the socket of one disk of that entry. */
+struct vf *vf_for_disk(struct initiator *in, const char *name, struct volume *disk, uint32_t uid,
+		       uint32_t pid);
 
 /* The disk of that volume name or, when name is empty, the index-th disk of the VF, in order of
  * nsid: fills ret. -ENOENT: there is none; also the end of counting. */

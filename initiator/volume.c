@@ -199,6 +199,19 @@ volume_put(struct volume *v)
 	paths_settle(in);
 }
 
+/* The name of one that does not let v go, or NULL. */
+static const char *
+holder(const struct initiator *in, const struct volume *v)
+{
+	const struct vf *vf;
+
+	list_for_each(&in->vfs, vf, node)
+		for (unsigned i = 0; vf->holds && i < VF_DISKS_MAX; i++)
+			if (vf->disks[i] == v)
+				return vf->name;
+	return NULL;
+}
+
 int
 volume_remove(struct initiator *in, const char *name, struct err *err)
 {
@@ -211,6 +224,9 @@ volume_remove(struct initiator *in, const char *name, struct err *err)
 	if (vm)
 		return err_set(err, -EBUSY, "volume '%s' is a disk of vm '%s': remove that first",
 			       name, vm->name);
+	if (holder(in, v))
+		return err_set(err, -EBUSY, "volume '%s' is %s: delete that first", name,
+			       holder(in, v));
 	initiator_lock(in);
 	list_del(&v->node);
 	initiator_unlock(in);

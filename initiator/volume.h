@@ -98,6 +98,7 @@ struct volume {
 	uint32_t max_transfer;    /* bytes of one command */
 	bool merge;               /* merge small adjacent writes of one turn */
 	bool vwc;                 /* a member has a volatile write cache */
+	uint16_t oncs;            /* optional commands that all members know */
 	uint32_t block, max_part; /* as configured */
 	uint64_t shrunk_to;       /* the smaller capacity that was logged last; 0: none */
 	struct sched_node *qos;   /* ours: its limits and their books */

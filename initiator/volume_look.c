@@ -26,6 +26,7 @@ struct look {
 	uint32_t mdts;     /* of all paths */
 	uint64_t smallest; /* member, bytes */
 	bool vwc;
+	uint16_t oncs; /* of all paths */
 	char wrong[200]; /* why it cannot be; "": it can */
 	char waits[200]; /* for what */
 };
@@ -95,6 +96,7 @@ look_at_member(struct look *l, const struct volume *v, struct member *m)
 			heard = true;
 			l->mdts = MIN(l->mdts, info->mdts ? info->mdts : UINT32_MAX);
 			l->vwc |= info->vwc;
+			l->oncs &= info->oncs;
 		}
 		if (ns) {
 			seen = true;
@@ -182,6 +184,7 @@ become_ready(struct volume *v, const struct look *l, uint64_t bytes)
 
 	fix_geometry(v, l);
 	v->vwc = l->vwc;
+	v->oncs = l->oncs;
 	v->state = VOLUME_READY;
 	v->why[0] = '\0';
 	v->shrunk_to = 0;
@@ -229,7 +232,8 @@ fail(struct volume *v, const char *why)
 static bool
 look(struct volume *v)
 {
-	struct look l = {.known = true, .mdts = UINT32_MAX, .smallest = UINT64_MAX};
+	struct look l = {
+		.known = true, .mdts = UINT32_MAX, .smallest = UINT64_MAX, .oncs = UINT16_MAX};
 	struct geometry g;
 
 	for (unsigned i = 0; i < v->nr_members; i++)
@@ -255,11 +259,26 @@ look(struct volume *v)
 	return true;
 }
 
+/* Those who watch the control socket. */
+static void
+tell(struct volume *v)
+{
+	struct conf_writer w;
+	char what[220];
+
+	volume_describe(v, what, sizeof(what));
+	ctl_event_begin(&w, "volume");
+	conf_put_str(&w, "volume", v->name);
+	conf_put_str(&w, "state", volume_state_name(v->state));
+	conf_put_u64(&w, "size", v->bytes);
+	conf_put_fmt(&w, "text", "%s: %s", v->name, what);
+	ctl_events_take(&v->in->events, NULL, ctl_event_end(&w));
+}
+
 void
 volume_look(struct volume *v)
 {
 	struct initiator *in = v->in;
-	char text[300], what[220];
 	bool news;
 
 	initiator_lock(in);
@@ -268,9 +287,5 @@ volume_look(struct volume *v)
 	if (!news)
 		return;
 	front_volume_changed(in, v);
-	if (!in->event)
-		return;
-	volume_describe(v, what, sizeof(what));
-	snprintf(text, sizeof(text), "%s: %s", v->name, what);
-	in->event(in, "volume", text);
+	tell(v);
 }

@@ -39,11 +39,33 @@ ctrl_event(struct reactor *from, struct ctrl *c, enum ctrl_event ev)
 	ring_post(from->ring, c->admin_r->ring, &c->event_op);
 }
 
+/* Those who watch the control socket. */
+static void
+tell_ns(const struct reactor *from, const struct subsys *s, uint32_t nsid)
+{
+	const struct ns *ns = s->ns[nsid - 1];
+	uint64_t size = ns ? ns->blocks << ns->lba_shift : 0;
+	struct conf_writer w;
+
+	ctl_event_begin(&w, "namespace");
+	conf_put_str(&w, "nqn", s->nqn);
+	conf_put_u64(&w, "nsid", nsid);
+	conf_put_str(&w, "state", ns ? "there" : "removed");
+	conf_put_u64(&w, "size", size);
+	if (ns)
+		conf_put_fmt(&w, "text", "%u of %s: %llu blocks of %u bytes", nsid, s->nqn,
+		             (unsigned long long)ns->blocks, 1u << ns->lba_shift);
+	else
+		conf_put_fmt(&w, "text", "%u of %s: removed", nsid, s->nqn);
+	ctl_events_take(&s->t->events, from->ring, ctl_event_end(&w));
+}
+
 void
 ctrl_ns_changed(struct reactor *from, struct subsys *s, uint32_t nsid, struct ctrl *except)
 {
 	struct ctrl *c;
 
+	tell_ns(from, s, nsid);
 	list_for_each(&s->ctrls, c, node) {
 		if (c == except || !ctrl_sees(c, nsid))
 			continue;

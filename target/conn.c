@@ -55,13 +55,13 @@ conn_move(struct conn *c, enum conn_state to)
 {
 	assert(states[c->state].next & BIT(to));
 	log_debug("conn %u: %s -> %s", c->id, states[c->state].name, states[to].name);
-	c->state = to;
+	METER_SET(c->state, to);
 }
 
 const char *
 conn_state_name(const struct conn *c)
 {
-	return states[c->state].name;
+	return states[METER_GET(c->state)].name;
 }
 
 /* freeing */
@@ -145,7 +145,7 @@ conn_cmd_get(struct conn *c)
 		return NULL;
 	}
 	list_push_back(&c->cmds, &cmd->node);
-	c->nr_cmds++;
+	METER_ADD(c->nr_cmds, 1);
 	c->nr_open++;
 	return cmd;
 }
@@ -155,7 +155,7 @@ conn_cmd_put(struct conn *c, struct cmd *cmd)
 {
 	list_del(&cmd->node);
 	list_push_front(&c->free_cmds, &cmd->node); /* ...and the warmest is used again */
-	c->nr_cmds--;
+	METER_SUB(c->nr_cmds, 1);
 	if (c->pause == PAUSE_SLOT)
 		conn_resume(c);
 	conn_unpin(c);
@@ -178,7 +178,7 @@ conn_set_queue(struct conn *c, struct ctrl *ctrl, uint16_t qid, uint16_t sqsize,
 		return res;
 	c->ctrl = ctrl;
 	c->qid = qid;
-	c->sqsize = sqsize;
+	METER_SET(c->sqsize, sqsize);
 	c->no_sq_flow_control = no_sq_flow_control;
 	ring_timer_del(&c->timer);
 	conn_move(c, CONN_LIVE);
@@ -227,6 +227,23 @@ conn_drained(void *owner)
 	conn_unpin(c);
 }
 
+/* Those who watch the control socket. by: who says so. */
+static void
+tell_fault(struct conn *c, const char *by, uint16_t fes, uint32_t fei)
+{
+	struct conf_writer w;
+
+	ctl_event_begin(&w, "fault");
+	conf_put_str(&w, "peer", c->peer);
+	conf_put_u64(&w, "queue", c->qid);
+	conf_put_str(&w, "by", by);
+	conf_put_str(&w, "fes", pdu_fes_name(fes));
+	conf_put_u64(&w, "fei", fei);
+	conf_put_fmt(&w, "text", "%s queue %u: the %s says: %s at byte %u", c->peer, c->qid, by,
+	             pdu_fes_name(fes), fei);
+	ctl_events_take(&c->r->target->events, c->r->ring, ctl_event_end(&w));
+}
+
 void
 conn_fault(struct conn *c, struct pdu_fault fault)
 {
@@ -238,6 +255,7 @@ conn_fault(struct conn *c, struct pdu_fault fault)
 		return;
 	log_warn("conn %u (%s, queue %u): %s at byte %u of %s, terminating", c->id, c->peer, c->qid,
 	         pdu_fes_name(fault.fes), fault.fei, pdu_type_name(c->in.hdr->type));
+	tell_fault(c, "target", fault.fes, fault.fei);
 	conn_move(c, CONN_TERMINATING);
 	pdu_stream_unplace(&c->in);
 	cmd_kill_all(c, true);  /* we are inside an input, so no receive is running */
@@ -286,6 +304,7 @@ conn_term(struct conn *c)
 
 	log_warn("conn %u (%s, queue %u): the host ends it: %s at byte %u", c->id, c->peer, c->qid,
 	         pdu_fes_name(le16_get(term->fes)), le32_get(term->fei));
+	tell_fault(c, "host", le16_get(term->fes), le32_get(term->fei));
 	conn_kill(c, "H2CTermReq");
 }
 

@@ -34,7 +34,7 @@ enum conn_state {
 struct conn {
 	struct list node;       /* reactor.conns */
 	unsigned id;            /* for people */
-	enum conn_state state;
+	enum conn_state state;  /* METER_GET by others, and so are sqsize and nr_cmds */
 	struct reactor *r;
 	struct port *port;      /* where it was accepted; target lock */
 	struct chan *chan;

@@ -166,6 +166,22 @@ ctrl_has_io_queues(const struct ctrl *c)
 }
 
 void
+ctrl_tell(struct reactor *from, const struct ctrl *c, const char *state)
+{
+	struct log_quoted host;
+	struct conf_writer w;
+
+	log_quote(&host, c->hostnqn, sizeof(c->hostnqn));
+	ctl_event_begin(&w, "controller");
+	conf_put_str(&w, "nqn", c->subsys->nqn);
+	conf_put_u64(&w, "cntlid", c->cntlid);
+	conf_put_str(&w, "host", c->hostnqn);
+	conf_put_str(&w, "state", state);
+	conf_put_fmt(&w, "text", "%u of %s: host %s: %s", c->cntlid, c->subsys->nqn, host.s, state);
+	ctl_events_take(&c->subsys->t->events, from->ring, ctl_event_end(&w));
+}
+
+void
 ctrl_conn_gone(struct conn *conn)
 {
 	struct ctrl *c = conn->ctrl;
@@ -182,6 +198,7 @@ ctrl_conn_gone(struct conn *conn)
 		keepalive_stop(c);
 		c->dead = true;
 		reset_queues(c, 1);
+		ctrl_tell(conn->r, c, "gone");
 	} else if (c->resetting && !ctrl_has_io_queues(c)) {
 		ctrl_reset_done(c);
 	}

@@ -93,6 +93,8 @@ void ctrl_put(struct ctrl *c);
  * writes CC for the last time, and other hosts connect a lost one again. Frees it with the last
  * connection. Takes the lock itself; conn's reactor. */
 void ctrl_conn_gone(struct conn *c);
+/* Tells those who watch the control socket: "connected", "gone". */
+void ctrl_tell(struct reactor *from, const struct ctrl *c, const char *state);
 
 /* Marks it dead and resets all its connections. Lock held, any thread. */
 void ctrl_kill(struct ctrl *c, const char *why);

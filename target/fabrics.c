@@ -53,6 +53,8 @@ connected(struct cmd *cmd, const struct ctrl *c, uint16_t qid)
 	else
 		log_debug("conn %u (%s): I/O queue %u of controller %u", cmd->conn->id,
 		          cmd->conn->peer, qid, c->cntlid);
+	if (qid == 0)
+		ctrl_tell(cmd->conn->r, c, "connected");
 	cmd->dw0 = c->cntlid;
 	cmd_complete(cmd, 0);
 }

@@ -17,7 +17,6 @@
 enum {
 	PAGE_SHIFT = 12,        /* CAP.MPSMIN 0: the unit of MDTS */
 	OPTIMAL_BYTES = 4096,   /* writes and deallocations of whole such pieces cost no read */
-	WZSL = 13,              /* 32 MiB: what NLB can say in 512-byte blocks; Linux cuts by it */
 	RTD3E_US = 10000000,    /* Linux waits that long for a shutdown: flushes take time */
 };
 
@@ -160,7 +159,7 @@ void
 identify_ctrl_nvm(struct nvme_id_ctrl_nvm *ret)
 {
 	/* VSL 0: no limit for Verify. DMRL, DMRSL, DMSL 0: no limits for Dataset Management. */
-	ret->wzsl = WZSL;
+	ret->wzsl = IO_ZEROES_SHIFT - PAGE_SHIFT;
 }
 
 /* ---- namespace ---- */

@@ -30,6 +30,7 @@ static void io_write(struct cmd *cmd);
 static void io_flush(struct cmd *cmd);
 static void io_write_zeroes(struct cmd *cmd);
 static void io_write_uncor(struct cmd *cmd);
+static uint16_t judge_zeroes(const struct cmd *cmd, const struct ns *ns);
 static uint16_t judge_uncor(const struct cmd *cmd, const struct ns *ns);
 
 static const struct io_op {
@@ -42,7 +43,7 @@ static const struct io_op {
 	                     NULL },
 	[nvme_cmd_read] = { io_read, IO_RANGE | IO_DATA | IO_IN_PLACE, NULL },
 	[nvme_cmd_compare] = { io_compare, IO_RANGE | IO_DATA | IO_TWO | IO_FUSIBLE, NULL },
-	[nvme_cmd_write_zeroes] = { io_write_zeroes, IO_RANGE | IO_WRITES, NULL },
+	[nvme_cmd_write_zeroes] = { io_write_zeroes, IO_RANGE | IO_WRITES, judge_zeroes },
 	[nvme_cmd_write_uncor] = { io_write_uncor, IO_RANGE | IO_WRITES, judge_uncor },
 	[nvme_cmd_dsm] = { io_dsm, IO_WRITES, io_judge_dsm },
 	[nvme_cmd_verify] = { io_verify, IO_RANGE | IO_CHUNKED, NULL },
@@ -399,6 +400,14 @@ io_write_uncor(struct cmd *cmd)
 	struct io_range r = io_range_of(cmd);
 
 	io_finish(cmd, bad_mark(&cmd->nsh->ns->bad, r.off, r.len) ? NVME_SC_INTERNAL : 0);
+}
+
+static uint16_t
+judge_zeroes(const struct cmd *cmd, const struct ns *ns)
+{
+	uint64_t bytes = (uint64_t)blocks_of(cmd) << ns->lba_shift;
+
+	return bytes > BIT(IO_ZEROES_SHIFT) ? NVME_NO_RETRY(NVME_SC_INVALID_FIELD) : 0;
 }
 
 static void

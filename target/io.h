@@ -17,6 +17,8 @@ enum {
 	IO_FUSED_MAX_BLOCKS = 8,        /* ACWU: blocks of an atomic compare and write */
 	IO_CHUNK = 128 << 10,           /* second buffer of Compare, Verify and Copy */
 	IO_COPY_MAX_RANGES = 128,       /* MSRC + 1 */
+	IO_ZEROES_SHIFT = 25,           /* 32 MiB, WZSL: what NLB can say in 512-byte blocks; Linux
+	                                   cuts by it */
 };
 
 /* Judges a fresh command on an I/O queue. Returns 0, or the NVMe status that ends it. *ret_place:

@@ -8,12 +8,14 @@
 
 #include "common/log.h"
 #include "common/meter.h"
+#include "common/patience.h"
 #include "target/conn.h"
 #include "target/subsys.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -183,11 +185,16 @@ int
 listener_start(struct port *p, struct err *err)
 {
 	struct listener *l = calloc(1, sizeof(*l));
+	struct patience patience;
+	char where[64];
 	int res;
 
 	if (!l)
 		return err_set(err, -ENOMEM, "no memory for a listener");
-	res = listen_on(p, &l->fd, err);
+	snprintf(where, sizeof(where), "%.46s port %.8s", p->traddr, p->trsvcid);
+	patience_begin(&patience);
+	while ((res = listen_on(p, &l->fd, err)) == -EADDRINUSE && patience_left(&patience, where))
+		;
 	if (res < 0) {
 		free(l);
 		return res;

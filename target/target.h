@@ -7,6 +7,7 @@
 #ifndef SLUICE_TARGET_H
 #define SLUICE_TARGET_H
 
+#include "common/ctl_events.h"
 #include "common/err.h"
 #include "target/ns.h"
 #include "target/reactor.h"
@@ -88,8 +89,6 @@ struct referral {
 	char traddr[64], trsvcid[8];
 };
 
-struct ctl_server;
-
 struct target {
 	pthread_mutex_t lock;
 	struct limits limits;   /* fixed after start but for poll_us */
@@ -107,6 +106,7 @@ struct target {
 	char *config_path;      /* NULL: made from the command line */
 	char *control_path;
 	struct ctl_server *ctl; /* NULL: no control socket */
+	struct ctl_events events; /* for those who watch it */
 };
 
 static inline void

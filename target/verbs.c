@@ -295,9 +295,12 @@ verbs_start(struct target *t, const char *path, struct err *err)
 	int ret;
 
 	ret = ctl_server_new(&cfg, &t->ctl, err);
-	if (!ret && !t->control_path)
+	if (ret)
+		return ret;
+	ctl_events_start(&t->events, cfg.ring, t->ctl);
+	if (!t->control_path)
 		t->control_path = strdup(path);
-	return ret;
+	return 0;
 }
 
 static void
@@ -314,6 +317,7 @@ stopped(void *arg)
 void
 verbs_stop(struct target *t)
 {
+	ctl_events_stop(&t->events);
 	if (t->ctl)
 		ctl_server_stop(t->ctl, stopped, t);
 }

@@ -208,18 +208,20 @@ verb_controllers(void *ctx, const struct conf_node *params, struct conf_writer *
 	return 0;
 }
 
+/* A connection of ctrl. It lives on another reactor, where Connect may not have come to its end:
+ * c->ctrl is not there yet. */
 static void
-put_conn(struct conf_writer *w, const struct conn *c)
+put_conn(struct conf_writer *w, const struct ctrl *ctrl, unsigned qid, const struct conn *c)
 {
 	conf_begin_object(w, NULL);
 	conf_put_u64(w, "id", c->id);
 	conf_put_str(w, "peer", c->peer);
 	conf_put_str(w, "local", c->local);
 	conf_put_str(w, "state", conn_state_name(c));
-	conf_put_str(w, "nqn", c->ctrl->subsys->nqn);
-	conf_put_u64(w, "cntlid", c->ctrl->cntlid);
-	conf_put_u64(w, "qid", c->qid);
-	conf_put_u64(w, "depth", c->sqsize + 1u);
+	conf_put_str(w, "nqn", ctrl->subsys->nqn);
+	conf_put_u64(w, "cntlid", ctrl->cntlid);
+	conf_put_u64(w, "qid", qid);
+	conf_put_u64(w, "depth", METER_GET(c->sqsize) + 1u);
 	conf_put_u64(w, "reactor", c->r->id);
 	conf_put_u64(w, "commands", METER_GET(c->nr_done));
 	conf_put_u64(w, "in_flight", METER_GET(c->nr_cmds));
@@ -233,7 +235,7 @@ put_conns(struct conf_writer *w, const struct ctrl *c)
 {
 	for (unsigned i = 0; i <= CTRL_QUEUES_MAX; i++)
 		if (c->queues[i])
-			put_conn(w, c->queues[i]);
+			put_conn(w, c, i, c->queues[i]);
 }
 
 int

@@ -28,6 +28,8 @@ unit_tests = \
 	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
 	%D%/unit/test_heap \
+	%D%/unit/test_front_shm_wake \
+	%D%/unit/test_front_ublk \
 	%D%/unit/test_hosts \
 	%D%/unit/test_hconn \
 	%D%/unit/test_hconn_life \
@@ -44,6 +46,7 @@ unit_tests = \
 	%D%/unit/test_meter \
 	%D%/unit/test_nearest \
 	%D%/unit/test_path \
+	%D%/unit/test_perf_stamp \
 	%D%/unit/test_pdu \
 	%D%/unit/test_pdu_build \
 	%D%/unit/test_pdu_stream \
@@ -53,32 +56,49 @@ unit_tests = \
 	%D%/unit/test_sluice_client \
 	%D%/unit/test_subsys \
 	%D%/unit/test_units \
+	%D%/unit/test_vblk \
 	%D%/unit/test_volume \
+	%D%/unit/test_vring \
+	%D%/unit/test_vring_inflight \
 	%D%/unit/test_wire
 
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
 %C%_unit_test_front_LDADD = $(initiator_ldadd)
 %C%_unit_test_front_shm_LDADD = initiator/client/libsluice.a $(initiator_ldadd)
+%C%_unit_test_front_shm_wake_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_SOURCES = %D%/unit/test_hconn.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_LDADD = $(initiator_ldadd)
 %C%_unit_test_hconn_life_SOURCES = %D%/unit/test_hconn_life.c %D%/lib/hpeer.c %D%/lib/hpeer.h
 %C%_unit_test_hconn_life_LDADD = $(initiator_ldadd)
 %C%_unit_test_io_LDADD = $(initiator_ldadd)
 %C%_unit_test_mem_LDADD = $(initiator_ldadd)
+%C%_unit_test_perf_stamp_SOURCES = %D%/unit/test_perf_stamp.c initiator/client/perf_stamp.c
+%C%_unit_test_perf_stamp_LDADD = %D%/lib/libunit.a $(CUNIT_LIBS)
 %C%_unit_test_sluice_client_LDADD = %D%/lib/libunit.a initiator/client/libsluice.a $(CUNIT_LIBS)
 initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CUNIT_LIBS)
 %C%_unit_test_assoc_steps_LDADD = $(initiator_ldadd)
+%C%_unit_test_front_ublk_LDADD = $(initiator_ldadd)
 %C%_unit_test_hosts_LDADD = $(initiator_ldadd)
 %C%_unit_test_iconfig_LDADD = $(initiator_ldadd)
 %C%_unit_test_sched_LDADD = $(initiator_ldadd)
 %C%_unit_test_path_LDADD = $(initiator_ldadd)
+%C%_unit_test_vblk_SOURCES = %D%/unit/test_vblk.c $(guest_sources)
+%C%_unit_test_vblk_LDADD = $(initiator_ldadd)
 %C%_unit_test_volume_LDADD = $(initiator_ldadd)
+%C%_unit_test_vring_SOURCES = %D%/unit/test_vring.c $(guest_sources)
+%C%_unit_test_vring_LDADD = $(initiator_ldadd)
+%C%_unit_test_vring_inflight_SOURCES = %D%/unit/test_vring_inflight.c $(guest_sources)
+%C%_unit_test_vring_inflight_LDADD = $(initiator_ldadd)
+guest_sources = %D%/lib/guest.c %D%/lib/guest.h
 
 # Decoders that eat anything: tests/fuzz/fuzz_x.c with its corpus in tests/fuzz/corpus/fuzz_x/ is two
-# lines here: "fuzzers += %D%/fuzz/fuzz_x" and "%C%_fuzz_fuzz_x_LDADD = $(fuzz_libs)".
+# lines here: "fuzzers += %D%/fuzz/fuzz_x" and "%C%_fuzz_fuzz_x_LDADD = $(fuzz_libs)". One that includes
+# something of the initiator's is linked to that instead of the target.
 fuzzers = \
-	%D%/fuzz/fuzz_pdu_stream
+	%D%/fuzz/fuzz_pdu_stream \
+	%D%/fuzz/fuzz_vring
 %C%_fuzz_fuzz_pdu_stream_LDADD = $(fuzz_libs)
+%C%_fuzz_fuzz_vring_LDADD = %D%/fuzz/libreplay.a initiator/libinitiator.a $(common_libs)
 fuzz_libs = %D%/fuzz/libreplay.a target/libtarget.a $(common_libs)
 
 # Rules about the source that a script can check.
@@ -114,31 +134,51 @@ proto_tests = \
 	%D%/proto/nvm.py \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
-	%D%/proto/storms.py
+	%D%/proto/storms.py \
+	%D%/proto/v_fuzz.py \
+	%D%/proto/v_hostile.py \
+	%D%/proto/v_inflight.py \
+	%D%/proto/v_life.py \
+	%D%/proto/v_messages.py \
+	%D%/proto/v_rings.py
 
 # A scripted peer of the initiator that does what none may do: a target, a client.
 hostile_tests = \
+	%D%/hostile/client.py \
 	%D%/hostile/target_io.py \
-	%D%/hostile/target_setup.py
+	%D%/hostile/target_setup.py \
+	%D%/hostile/target_silence.py
 
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
+	%D%/e2e/addresses.py \
+	%D%/e2e/devices.py \
 	%D%/e2e/durability.py \
+	%D%/e2e/events.py \
 	%D%/e2e/limits.py \
 	%D%/e2e/matrix.py \
 	%D%/e2e/qos.py \
+	%D%/e2e/memory.py \
+	%D%/e2e/netem.py \
+	%D%/e2e/paths.py \
+	%D%/e2e/quickstart.sh \
 	%D%/e2e/reactors.py \
 	%D%/e2e/reload.py \
 	%D%/e2e/restarts.py \
 	%D%/e2e/sluicectl.py \
+	%D%/e2e/soak.py \
 	%D%/e2e/startup.py \
+	%D%/e2e/ublk.py \
 	%D%/e2e/volumes.py
 
-# Other people's hosts: by tests/run-all and "make check-interop", not by "make check".
+# Other people's hosts and targets: by tests/run-all and "make check-interop", not by "make check".
 interop_tests = \
 	%D%/interop/linux-6.1.sh \
 	%D%/interop/linux-6.12.sh \
-	%D%/interop/tshark.sh
+	%D%/interop/nvmet.sh \
+	%D%/interop/tshark.sh \
+	%D%/interop/ublk.sh \
+	%D%/interop/vm.sh
 
 # Unit tests with a second thread beside a ring: valgrind lets no other thread run while one waits in
 # io_uring_enter, so these would stand still. Sanitizers see them instead.
@@ -156,7 +196,8 @@ valgrind_tests = \
 # Speed, by tests/run-all: short runs that fail when something is wildly off.
 bench_tests = \
 	%D%/bench/smoke.sh
-EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run
+EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run \
+	%D%/bench/volume.py
 bench_sources = \
 	%D%/bench/bench.c %D%/bench/bench.h \
 	%D%/bench/link.c %D%/bench/link.h
@@ -191,17 +232,20 @@ EXTRA_DIST += \
 	%D%/lib/controller.py \
 	%D%/lib/daemon.py \
 	%D%/lib/initiator.py \
+	%D%/lib/link.py \
 	%D%/lib/nvmetcp.py \
 	%D%/lib/rawshm.py \
 	%D%/lib/runner.py \
 	%D%/lib/shm.py \
+	%D%/lib/vhost.py \
 	%D%/lib/wire.py \
 	%D%/interop/guest \
 	%D%/interop/guest.sh \
 	%D%/interop/guest_image.sh \
 	%D%/interop/run \
 	%D%/interop/suites \
-	%D%/interop/target.sh
+	%D%/interop/target.sh \
+	%D%/interop/vm_world.sh
 
 # No test may hang for ever: ten minutes with the machine to itself is beyond any of them.
 TEST_EXTENSIONS = .sh .py
@@ -225,7 +269,7 @@ FUZZ_TIME = 60
 fuzz:
 	@test "$(FUZZ_CC)" != no || { echo "fuzz: clang is not installed" >&2; exit 1; }
 	FUZZ_CC='$(FUZZ_CC)' FUZZ_TIME='$(FUZZ_TIME)' FUZZ_FLAGS='$(AM_CPPFLAGS) -std=gnu11 -pthread' \
-	FUZZ_SOURCES='$(common_libcommon_a_SOURCES) $(target_libtarget_a_SOURCES)' \
+	FUZZ_SOURCES='$(common_libcommon_a_SOURCES) $(target_libtarget_a_SOURCES) $(initiator_libinitiator_a_SOURCES)' \
 	FUZZ_LIBS='$(LIBURING_LIBS) $(LIBNVME_LIBS) $(JSONC_LIBS) $(ISAL_LIBS)' \
 		$(top_builddir)/run $(BASH_SHELL) $(top_srcdir)/%D%/fuzz/fuzz.sh $(fuzzers)
 

@@ -284,7 +284,7 @@ sluice_memfd(struct sluice *s, const char *name, size_t size, int *ret_fd, void 
 		return sluice_fail(s, -errno, "cannot make a memfd: %s", strerror(errno));
 	p = MAP_FAILED;
 	if (ftruncate(fd, (off_t)size) == 0 &&
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
 		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED) {
 		res = -errno;

@@ -35,6 +35,7 @@ struct sluice_queue {
 	uint8_t *sq, *cq, *list;
 	uint32_t sq_tail, cq_head; /* our own; the shared ones follow */
 	int kick_fd, wake_fd;
+	int both_fd; /* an epoll of wake_fd, edge-triggered, and of the socket */
 	unsigned spin_us, spin_misses, sleeps;
 	uint32_t nr_free; /* of slots, which are the cids: */
 	uint16_t *free;   /* a stack */

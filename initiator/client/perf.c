@@ -27,6 +27,8 @@ static const struct cli_opt opts[] = {
 	{"rw", 0, "KIND", "read, write, randread, randwrite or randrw (randread)", CLI_STR, OPT(rw),
 	 0, 0},
 	{"bs", 'b', "SIZE", "bytes of a command (4K)", CLI_SIZE, OPT(bs), 512, 1 << 28},
+	{"bs-min", 0, "SIZE", "commands of any number of blocks from SIZE to --bs", CLI_SIZE,
+	 OPT(bs_min), 512, 1 << 28},
 	{"qd", 'q', "N", "commands in flight for each job (32)", CLI_U32, OPT(qd), 1, PERF_QD_MAX},
 	{"jobs", 'j', "N", "queues, each with a thread and its part of the volume (1)", CLI_U32,
 	 OPT(jobs), 1, PERF_JOBS_MAX},
@@ -44,6 +46,8 @@ static const struct cli_opt opts[] = {
 	{"seed", 0, "N", "of the random numbers (1)", CLI_U32, OPT(seed), 0, UINT32_MAX},
 	{"verify", 0, NULL, "stamp what is written, and check what is read", CLI_FLAG, OPT(verify),
 	 0, 0},
+	{"sweep", 0, NULL, "with --verify: at the end, read once more all that was written",
+	 CLI_FLAG, OPT(sweep), 0, 0},
 	{"json", 0, NULL, "print the result as JSON", CLI_FLAG, OPT(json), 0, 0},
 	{"quiet", 0, NULL, "no line each second", CLI_FLAG, OPT(quiet), 0, 0},
 	CLI_COMMON_OPTS,
@@ -101,6 +105,14 @@ judge_options(struct perf_options *o, struct err *err)
 	if (o->sg > o->bs)
 		return err_set(err, -EINVAL, "--sg: %u extents cannot hold %" PRIu64 " bytes",
 			       o->sg, o->bs);
+	if (o->bs_min == 0)
+		o->bs_min = o->bs;
+	if (o->bs_min > o->bs)
+		return err_set(err, -EINVAL, "--bs-min: must not be above --bs");
+	if (o->bs_min < o->bs && !plan.random)
+		return err_set(err, -EINVAL, "--bs-min: only where --rw is random");
+	if (o->sweep && !o->verify)
+		return err_set(err, -EINVAL, "--sweep: only with --verify");
 	if (o->time_us == 0)
 		o->time_us = o->count ? 0 : 5000000;
 	plan.o = o;
@@ -134,6 +146,9 @@ judge_volume(const struct perf_options *o, struct err *err)
 	if (o->bs % v->block)
 		return err_set(err, -EINVAL, "--bs: must be a multiple of the volume's block, %u",
 			       v->block);
+	if (o->bs_min % v->block)
+		return err_set(err, -EINVAL,
+			       "--bs-min: must be a multiple of the volume's block, %u", v->block);
 	if (o->bs > v->max_transfer)
 		return err_set(err, -EINVAL, "--bs: volume '%s' takes at most %s", v->name,
 			       units_size(&text, v->max_transfer));
@@ -142,6 +157,7 @@ judge_volume(const struct perf_options *o, struct err *err)
 	if (o->size)
 		blocks = MIN(blocks, o->size / v->block);
 	plan.blocks = (uint32_t)(o->bs / v->block);
+	plan.least = (uint32_t)(o->bs_min / v->block);
 	plan.units = blocks / o->jobs / plan.blocks;
 	plan.name_hash = stamp_hash(v->name);
 	if (plan.units == 0)
@@ -232,9 +248,9 @@ load(struct sluice *s, struct err *err)
 		watch(from.at);
 	else
 		plan.stop = true;
+	perf_usage_take(&to, s);
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(jobs[i].thread, NULL);
-	perf_usage_take(&to, s);
 	if (res == 0) {
 		perf_report(&plan, jobs, &from, &to);
 		res = verdict();

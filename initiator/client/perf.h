@@ -1,5 +1,5 @@
-/* sluice-perf: what its parts share. perf.c is the program, perf_job.c the load, perf_stamp.c what
- * is in the blocks, perf_report.c what is printed. */
+/* sluice-perf: what its parts share. perf.c is the program, perf_job.c the load, perf_data.c its
+ * memory, perf_stamp.c what is in the blocks, perf_report.c what is printed. */
 #ifndef SLUICE_CLIENT_PERF_H
 #define SLUICE_CLIENT_PERF_H
 
@@ -23,9 +23,9 @@ enum {
 
 struct perf_options {
 	const char *socket, *volume, *rw;
-	uint64_t bs, size, time_us;
+	uint64_t bs, bs_min, size, time_us;
 	uint32_t qd, jobs, rwmixread, rate, trim, flush, sg, count, seed;
-	bool verify, json, quiet;
+	bool verify, sweep, json, quiet;
 };
 
 struct perf_plan { /* options, judged; the same for all jobs */
@@ -34,7 +34,8 @@ struct perf_plan { /* options, judged; the same for all jobs */
 	uint64_t name_hash;
 	bool random;
 	unsigned read_percent;
-	uint32_t blocks; /* logical blocks of one I/O */
+	uint32_t blocks; /* logical blocks of one I/O, at most */
+	uint32_t least;  /* and at least */
 	uint64_t units;  /* I/Os that fit into the part of one job */
 	_Atomic bool stop;
 };
@@ -76,7 +77,7 @@ struct perf_job {
 	struct sluice_queue *q;
 	pthread_t thread;
 	struct perf_stats stats;
-	_Atomic bool done;
+	_Atomic bool done; /* the load; a sweep may follow */
 	int res;
 	char why[160];
 	struct job_state *state; /* perf_job.c's */

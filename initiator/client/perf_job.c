@@ -2,16 +2,13 @@
  *
  * Happy path: fill() prepares a command for every free slot, as rate and count allow, and submits
  * them at once; the thread waits; every completion is judged, its latency counted. When time or
- * count is over the rest is awaited.
+ * count is over the rest is awaited; with --sweep, what was written is then read once more.
  *
- * Under --verify no two commands of a job touch the same blocks at a time, the version of each
- * block is kept in memory, and canaries stand between the extents. What can fail: a command
- * (counted by status); what was read is wrong (told with its place, counted); the daemon goes: the
- * job ends.
+ * Under --verify no two commands of a job touch the same blocks at a time; perf_data.c knows what
+ * is in them. What can fail: a command (counted by status); what was read is wrong (told with its
+ * place, counted); the daemon goes: the job ends.
  */
-#include "initiator/client/perf.h"
-
-#include "common/log.h"
+#include "initiator/client/perf_data.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,47 +17,21 @@
 
 enum {
 	DRAIN_MS = 60000, /* for what is still out at the end */
-	TELL_MAX = 20,    /* wrong blocks that a job describes; all are counted */
 	TRIES = 64,       /* to find a place that is free and random */
 };
 #define NS_PER_S 1000000000ull
 
-/* Versions of a block in memory besides real ones: */
-#define VERSION_ANY  0u         /* not written in this run: may hold an older run's stamp */
-#define VERSION_NONE UINT32_MAX /* a write failed, or it was trimmed: may hold anything */
-
-struct slot {
-	enum sluice_op op;
-	uint64_t unit;    /* place, in I/Os from the start of the job's part */
-	uint32_t version; /* that is being written */
-	uint64_t started; /* ns */
-	uint8_t *mem;     /* o->sg extents with canaries around each */
-	struct sluice_extent *sg;
-	uint8_t **ptr; /* of each extent */
-};
-
 struct job_state {
-	struct slot *slots;
-	uint32_t *free, nr_free;
+	struct perf_data data;
+	uint32_t *free, nr_free; /* slots */
 	struct sluice_io *ios;
 	struct sluice_completion *cqes;
-	void *mem;
-	uint64_t addr;
-	size_t slot_size;
-	struct sluice_extent *wsg; /* of writes; NULL: the slots' own */
-	size_t write_off;          /* of their memory from the slots' own */
-	uint8_t *flat;      /* an I/O in one piece, to stamp and judge */
-	uint32_t *versions; /* of each block of the job's part; --verify */
-	uint8_t *busy;      /* units that a command is out for; --verify */
-	uint64_t first_lba;
-	uint64_t run;           /* upper half of versions: tells runs apart */
+	uint8_t *busy;          /* units that a command is out for; --verify */
 	uint64_t next;          /* sequential */
 	uint64_t issued, limit; /* commands */
 	uint64_t writes_since_flush;
-	uint64_t random;
-	uint32_t version;
-	unsigned told;
 	uint64_t began, end; /* ns; end 0: no limit */
+	bool sweep;          /* the load is over */
 };
 
 static uint64_t
@@ -72,117 +43,7 @@ now_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t
-next_random(struct job_state *st)
-{
-	uint64_t x = st->random;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return st->random = x;
-}
-
 /* making */
-
-/* Cuts bs bytes into n extents of any length and lays them out in reverse, so that none touches its
- * neighbour. */
-static void
-lay_out(struct perf_job *j, struct slot *s, unsigned index)
-{
-	struct job_state *st = j->state;
-	uint32_t n = j->plan->o->sg, left = (uint32_t)j->plan->o->bs;
-	size_t base = index * st->slot_size, at = st->slot_size - PERF_CANARY;
-
-	memset((uint8_t *)st->mem + base, PERF_CANARY_BYTE, st->slot_size);
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t rest = n - i - 1, len = left / (n - i);
-
-		if (rest > 0 && len > 1)
-			len = 1 + (uint32_t)(next_random(st) % (2 * len - 1));
-		if (rest == 0 || len > left - rest)
-			len = left - rest;
-		at -= len;
-		s->ptr[i] = (uint8_t *)st->mem + base + at;
-		s->sg[i] = (struct sluice_extent){.addr = st->addr + base + at, .len = len};
-		at -= PERF_CANARY;
-		left -= len;
-	}
-}
-
-/* What was read must not be written elsewhere: a later --verify would find it there. */
-static int
-set_writes_apart(struct perf_job *j)
-{
-	struct job_state *st = j->state;
-	size_t n = (size_t)j->plan->o->qd * j->plan->o->sg;
-
-	st->wsg = malloc(n * sizeof(*st->wsg));
-	if (!st->wsg)
-		return -ENOMEM;
-	memcpy(st->wsg, st->slots[0].sg, n * sizeof(*st->wsg));
-	for (size_t i = 0; i < n; i++)
-		st->wsg[i].addr += st->write_off;
-	return 0;
-}
-
-/* One extent is a whole number of pages, as most programs have it. */
-static int
-make_slots(struct perf_job *j)
-{
-	const struct perf_options *o = j->plan->o;
-	struct job_state *st = j->state;
-	struct sluice_extent *sg = calloc((size_t)o->qd * o->sg, sizeof(*sg));
-	uint8_t **ptr = calloc((size_t)o->qd * o->sg, sizeof(*ptr));
-
-	st->slots = calloc(o->qd, sizeof(*st->slots));
-	st->free = calloc(o->qd, sizeof(*st->free));
-	st->ios = calloc(o->qd, sizeof(*st->ios));
-	st->cqes = calloc(o->qd, sizeof(*st->cqes));
-	st->flat = malloc(o->bs);
-	if (!sg || !ptr || !st->slots) {
-		free(sg);
-		free(ptr);
-		return -ENOMEM;
-	}
-	st->slots[0].sg = sg;
-	st->slots[0].ptr = ptr;
-	if (!st->free || !st->ios || !st->cqes || !st->flat)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < o->qd; i++) {
-		struct slot *s = &st->slots[i];
-
-		st->free[st->nr_free++] = o->qd - 1 - i;
-		s->sg = sg + (size_t)i * o->sg;
-		s->ptr = ptr + (size_t)i * o->sg;
-		if (o->sg > 1 || o->verify) {
-			lay_out(j, s, i);
-			continue;
-		}
-		s->ptr[0] = (uint8_t *)st->mem + i * st->slot_size;
-		s->sg[0] = (struct sluice_extent){.addr = st->addr + i * st->slot_size,
-						  .len = (uint32_t)o->bs};
-		for (uint64_t k = 0; k + 8 <= o->bs; k += 8) {
-			uint64_t x = next_random(st);
-
-			memcpy(s->ptr[0] + st->write_off + k, &x, 8);
-		}
-	}
-	return st->write_off ? set_writes_apart(j) : 0;
-}
-
-static int
-make_books(struct perf_job *j)
-{
-	const struct perf_plan *p = j->plan;
-	struct job_state *st = j->state;
-
-	if (!p->o->verify)
-		return 0;
-	st->versions = calloc(p->units * p->blocks, sizeof(*st->versions));
-	st->busy = calloc(p->units, 1);
-	return st->versions && st->busy ? 0 : -ENOMEM;
-}
 
 static uint32_t
 entries_for(uint32_t qd)
@@ -194,23 +55,23 @@ entries_for(uint32_t qd)
 	return n;
 }
 
-static void
-start_state(struct perf_job *j, struct job_state *st)
+static int
+make_lists(struct job_state *st, const struct perf_plan *p)
 {
-	const struct perf_plan *p = j->plan;
-	const struct perf_options *o = p->o;
+	uint32_t qd = p->o->qd;
 
-	j->state = st;
-	st->random = (o->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) ^
-		     (j->index + 1) * UINT64_C(0xd1342543de82ef95);
-	st->run = (uint64_t)time(NULL) << 32;
-	st->first_lba = p->units * p->blocks * j->index;
-	st->limit = o->count ? (o->count + o->jobs - 1 - j->index) / o->jobs : UINT64_MAX;
-	st->slot_size = ROUND_UP(o->bs, 4096);
-	if (o->sg > 1 || o->verify)
-		st->slot_size = ROUND_UP(o->bs + (size_t)(o->sg + 1) * PERF_CANARY, 4096);
-	if (!o->verify && p->read_percent > 0 && p->read_percent < 100)
-		st->write_off = st->slot_size * o->qd;
+	st->free = calloc(qd, sizeof(*st->free));
+	st->ios = calloc(qd, sizeof(*st->ios));
+	st->cqes = calloc(qd, sizeof(*st->cqes));
+	if (p->o->verify)
+		st->busy = calloc(p->units, 1);
+	if (!st->free || !st->ios || !st->cqes || (p->o->verify && !st->busy))
+		return -ENOMEM;
+	while (st->nr_free < qd) {
+		st->free[st->nr_free] = qd - 1 - st->nr_free;
+		st->nr_free++;
+	}
+	return 0;
 }
 
 int
@@ -218,19 +79,23 @@ perf_job_init(struct perf_job *j, struct err *err)
 {
 	const struct perf_options *o = j->plan->o;
 	struct job_state *st = calloc(1, sizeof(*st));
+	uint64_t addr;
+	void *mem;
 	int res;
 
 	if (!st)
 		return err_set(err, -ENOMEM, "no memory for job %u", j->index);
-	start_state(j, st);
-	res = sluice_register(j->s, st->slot_size * o->qd + st->write_off, &st->mem, &st->addr);
+	j->state = st;
+	perf_data_init(&st->data, j->plan, &j->stats, j->index);
+	st->limit = o->count ? (o->count + o->jobs - 1 - j->index) / o->jobs : UINT64_MAX;
+	res = sluice_register(j->s, perf_data_size(&st->data), &mem, &addr);
 	if (res == 0)
 		res = sluice_queue_new(j->s, entries_for(o->qd), &j->q);
 	if (res < 0)
 		return err_set(err, res, "%s", sluice_error(j->s));
-	if (make_slots(j) < 0 || make_books(j) < 0)
+	if (perf_data_make(&st->data, mem, addr) < 0 || make_lists(st, j->plan) < 0)
 		return err_set(err, -ENOMEM, "no memory for job %u; try a smaller --size",
-			       j->index);
+		               j->index);
 	return 0;
 }
 
@@ -241,29 +106,16 @@ perf_job_fini(struct perf_job *j)
 
 	if (!st)
 		return;
-	if (st->slots) {
-		free(st->slots[0].sg);
-		free(st->slots[0].ptr);
-	}
-	free(st->slots);
+	perf_data_fini(&st->data);
 	free(st->free);
 	free(st->ios);
 	free(st->cqes);
-	free(st->flat);
-	free(st->wsg);
-	free(st->versions);
 	free(st->busy);
 	free(st);
 	j->state = NULL;
 }
 
 /* choosing and preparing a command */
-
-static uint32_t *
-versions_of(struct perf_job *j, uint64_t unit)
-{
-	return j->state->versions + unit * j->plan->blocks;
-}
 
 /* False: every place that was tried is busy. */
 static bool
@@ -276,7 +128,7 @@ choose_unit(struct perf_job *j, uint64_t *ret)
 		uint64_t unit;
 
 		if (p->random) {
-			unit = next_random(st) % p->units;
+			unit = perf_random(&st->data) % p->units;
 		} else {
 			unit = st->next;
 			st->next = unit + 1 == p->units ? 0 : unit + 1;
@@ -289,6 +141,21 @@ choose_unit(struct perf_job *j, uint64_t *ret)
 	return false;
 }
 
+/* Any number of blocks from the least on, anywhere in the unit. */
+static void
+choose_blocks(struct perf_job *j, struct perf_slot *s)
+{
+	const struct perf_plan *p = j->plan;
+	struct perf_data *d = &j->state->data;
+
+	s->first = 0;
+	s->blocks = p->blocks;
+	if (p->least == p->blocks)
+		return;
+	s->blocks = p->least + (uint32_t)(perf_random(d) % (p->blocks - p->least + 1));
+	s->first = (uint32_t)(perf_random(d) % (p->blocks - s->blocks + 1));
+}
+
 static enum sluice_op
 choose_op(struct perf_job *j)
 {
@@ -299,46 +166,45 @@ choose_op(struct perf_job *j)
 		st->writes_since_flush = 0;
 		return SLUICE_FLUSH;
 	}
-	if (o->trim && next_random(st) % 100 < o->trim)
+	if (o->trim && perf_random(&st->data) % 100 < o->trim)
 		return SLUICE_DISCARD;
 	if (j->plan->read_percent == 100 ||
-	    (j->plan->read_percent && next_random(st) % 100 < j->plan->read_percent))
+	    (j->plan->read_percent && perf_random(&st->data) % 100 < j->plan->read_percent))
 		return SLUICE_READ;
 	st->writes_since_flush++;
 	return SLUICE_WRITE;
 }
 
-/* Copies between the one piece and the extents. */
-static void
-spread(struct perf_job *j, struct slot *s, bool out)
-{
-	uint8_t *flat = j->state->flat;
-
-	for (uint32_t i = 0; i < j->plan->o->sg; i++) {
-		if (out)
-			memcpy(s->ptr[i], flat, s->sg[i].len);
-		else
-			memcpy(flat, s->ptr[i], s->sg[i].len);
-		flat += s->sg[i].len;
-	}
-}
-
-static void
-stamp_all(struct perf_job *j, struct slot *s)
+/* The next unit that this run has written; false: that was all. */
+static bool
+choose_sweep(struct perf_job *j, struct perf_slot *s)
 {
 	const struct perf_plan *p = j->plan;
 	struct job_state *st = j->state;
-	struct stamp_want id = {.volume = p->name_hash};
 
-	if (++st->version == VERSION_NONE)
-		st->version = VERSION_ANY + 1;
-	s->version = st->version;
-	id.version = st->run | s->version;
-	for (uint32_t i = 0; i < p->blocks; i++) {
-		id.lba = st->first_lba + s->unit * p->blocks + i;
-		stamp_write(st->flat + (size_t)i * p->vol.block, p->vol.block, &id);
-	}
-	spread(j, s, true);
+	while (st->next < p->units && !perf_data_knows(&st->data, st->next))
+		st->next++;
+	if (st->next == p->units)
+		return false;
+	s->op = SLUICE_READ;
+	s->unit = st->next++;
+	s->first = 0;
+	s->blocks = p->blocks;
+	return true;
+}
+
+static bool
+choose(struct perf_job *j, struct perf_slot *s)
+{
+	s->sweep = j->state->sweep;
+	if (s->sweep)
+		return choose_sweep(j, s);
+	s->unit = 0;
+	s->op = choose_op(j);
+	if (s->op == SLUICE_FLUSH)
+		return true;
+	choose_blocks(j, s);
+	return choose_unit(j, &s->unit);
 }
 
 static bool
@@ -346,112 +212,30 @@ prepare(struct perf_job *j, struct sluice_io *io, uint64_t now)
 {
 	const struct perf_plan *p = j->plan;
 	struct job_state *st = j->state;
-	struct slot *s = &st->slots[st->free[st->nr_free - 1]];
+	struct perf_slot *s = &st->data.slots[st->free[st->nr_free - 1]];
 
-	s->unit = 0;
-	s->op = choose_op(j);
-	if (s->op != SLUICE_FLUSH && !choose_unit(j, &s->unit))
+	if (!choose(j, s))
 		return false;
 	st->nr_free--;
 	s->started = now;
-	*io = (struct sluice_io){
-		.op = s->op, .nsid = p->vol.nsid, .user = (uint64_t)(s - st->slots)};
+	*io = (struct sluice_io){ .op = s->op,
+		                  .nsid = p->vol.nsid,
+		                  .user = (uint64_t)(s - st->data.slots) };
 	if (s->op == SLUICE_FLUSH)
 		return true;
-	io->lba = st->first_lba + s->unit * p->blocks;
-	io->blocks = p->blocks;
+	io->lba = st->data.first_lba + s->unit * p->blocks + s->first;
+	io->blocks = s->blocks;
 	if (st->busy)
 		st->busy[s->unit] = 1;
 	if (s->op == SLUICE_DISCARD)
 		return true;
-	io->sg = s->op == SLUICE_WRITE && st->wsg ? st->wsg + (s - st->slots) * p->o->sg : s->sg;
-	io->nsg = p->o->sg;
-	if (s->op == SLUICE_WRITE && p->o->verify)
-		stamp_all(j, s);
+	perf_data_send(&st->data, s);
+	io->sg = s->told;
+	io->nsg = s->nr_told;
 	return true;
 }
 
-/* judging what came back */
-
-static void
-tell(struct perf_job *j, uint64_t lba, enum stamp_verdict v, const struct stamp_want *want,
-     const struct stamp_found *f)
-{
-	if (j->state->told++ >= TELL_MAX)
-		return;
-	switch (v) {
-	case STAMP_FOREIGN:
-		log_error("LBA %llu: holds no block of ours, version %llx was written",
-			  (unsigned long long)lba, (unsigned long long)want->version);
-		break;
-	case STAMP_MISPLACED:
-		log_error("LBA %llu: holds LBA %llu%s, version %llx", (unsigned long long)lba,
-			  (unsigned long long)f->lba,
-			  f->volume == want->volume ? "" : " of another volume",
-			  (unsigned long long)f->version);
-		break;
-	case STAMP_STALE:
-		log_error("LBA %llu: holds version %llx, %llx was written", (unsigned long long)lba,
-			  (unsigned long long)f->version, (unsigned long long)want->version);
-		break;
-	default:
-		log_error("LBA %llu: byte %u is wrong, version %llx", (unsigned long long)lba,
-			  f->at, (unsigned long long)f->version);
-	}
-}
-
-static void
-check_canaries(struct perf_job *j, struct slot *s)
-{
-	struct job_state *st = j->state;
-	uint8_t *base = (uint8_t *)st->mem + (size_t)(s - st->slots) * st->slot_size;
-	uint8_t *end = base + st->slot_size;
-
-	/* Extents lie in reverse: behind extent i a canary, then extent i - 1. */
-	for (uint32_t i = 0; i < j->plan->o->sg; i++) {
-		uint8_t *at = s->ptr[i] + s->sg[i].len, *to = i ? s->ptr[i - 1] : end;
-
-		for (; at < to; at++) {
-			if (*at == PERF_CANARY_BYTE)
-				continue;
-			METER_ADD(j->stats.canaries, 1);
-			log_error("memory behind extent %u, byte %zu, was written to", i,
-				  (size_t)(at - s->ptr[i] - s->sg[i].len));
-			*at = PERF_CANARY_BYTE;
-			break;
-		}
-	}
-}
-
-static void
-check_read(struct perf_job *j, struct slot *s)
-{
-	const struct perf_plan *p = j->plan;
-	struct job_state *st = j->state;
-	const uint32_t *versions = versions_of(j, s->unit);
-	struct stamp_want want = {.volume = p->name_hash};
-	struct stamp_found found;
-
-	spread(j, s, false);
-	check_canaries(j, s);
-	for (uint32_t i = 0; i < p->blocks; i++) {
-		enum stamp_verdict v;
-
-		if (versions[i] == VERSION_NONE)
-			continue;
-		want.lba = st->first_lba + s->unit * p->blocks + i;
-		want.version = versions[i] == VERSION_ANY ? 0 : st->run | versions[i];
-		v = stamp_judge(st->flat + (size_t)i * p->vol.block, p->vol.block, &want, &found);
-		/* A disk that nobody has stamped yet is no error. */
-		if (v == STAMP_FOREIGN && versions[i] == VERSION_ANY)
-			continue;
-		METER_ADD(j->stats.checked, 1);
-		if (v == STAMP_OK)
-			continue;
-		METER_ADD(j->stats.bad, 1);
-		tell(j, want.lba, v, &want, &found);
-	}
-}
+/* what came back */
 
 static void
 count_error(struct perf_stats *st, uint16_t status)
@@ -467,20 +251,20 @@ count_error(struct perf_stats *st, uint16_t status)
 }
 
 static void
-count_good(struct perf_job *j, const struct slot *s, uint64_t now)
+count_good(struct perf_job *j, const struct perf_slot *s, uint64_t now)
 {
 	struct perf_stats *stats = &j->stats;
-	uint64_t ns = now - s->started;
+	uint64_t ns = now - s->started, bytes = (uint64_t)s->blocks * j->plan->vol.block;
 
 	switch (s->op) {
 	case SLUICE_READ:
 		METER_ADD(stats->reads, 1);
-		METER_ADD(stats->read_bytes, j->plan->o->bs);
+		METER_ADD(stats->read_bytes, bytes);
 		meter_hist_add(&stats->read_ns, ns);
 		break;
 	case SLUICE_WRITE:
 		METER_ADD(stats->writes, 1);
-		METER_ADD(stats->write_bytes, j->plan->o->bs);
+		METER_ADD(stats->write_bytes, bytes);
 		meter_hist_add(&stats->write_ns, ns);
 		break;
 	case SLUICE_DISCARD:
@@ -494,32 +278,18 @@ count_good(struct perf_job *j, const struct slot *s, uint64_t now)
 }
 
 static void
-note_versions(struct perf_job *j, const struct slot *s, bool good)
-{
-	uint32_t *v = versions_of(j, s->unit);
-	uint32_t is = s->op == SLUICE_WRITE && good ? s->version : VERSION_NONE;
-
-	for (uint32_t i = 0; i < j->plan->blocks; i++)
-		v[i] = is;
-}
-
-static void
 completed(struct perf_job *j, const struct sluice_completion *c, uint64_t now)
 {
 	struct job_state *st = j->state;
-	struct slot *s = &st->slots[c->user];
+	struct perf_slot *s = &st->data.slots[c->user];
 
 	if (c->status)
 		count_error(&j->stats, c->status);
-	else
+	else if (!s->sweep)
 		count_good(j, s, now);
-	if (st->busy && s->op != SLUICE_FLUSH) {
+	if (st->busy && s->op != SLUICE_FLUSH)
 		st->busy[s->unit] = 0;
-		if (s->op == SLUICE_READ && c->status == 0)
-			check_read(j, s);
-		else if (s->op != SLUICE_READ)
-			note_versions(j, s, c->status == 0);
-	}
+	perf_data_back(&st->data, s, c->status == 0);
 	st->free[st->nr_free++] = (uint32_t)c->user;
 }
 
@@ -532,6 +302,8 @@ allowance(const struct perf_job *j, uint64_t now)
 	const struct job_state *st = j->state;
 	uint64_t n = st->nr_free;
 
+	if (st->sweep)
+		return n;
 	if (*j->stop || (st->end && now >= st->end))
 		return 0;
 	n = MIN(n, st->limit - st->issued);
@@ -549,6 +321,8 @@ is_over(const struct perf_job *j, uint64_t now)
 {
 	const struct job_state *st = j->state;
 
+	if (st->sweep)
+		return st->next == j->plan->units;
 	return *j->stop || (st->end && now >= st->end) || st->issued >= st->limit;
 }
 
@@ -597,7 +371,7 @@ reap(struct perf_job *j)
 static void
 pause_1ms(void)
 {
-	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
 static int
@@ -638,11 +412,16 @@ perf_job_run(void *job)
 	st->began = now_ns();
 	st->end = j->plan->o->time_us ? st->began + j->plan->o->time_us * 1000 : 0;
 	j->res = run(j);
+	j->done = true;
+	if (j->res == 0 && j->plan->o->sweep) {
+		st->sweep = true;
+		st->next = 0;
+		j->res = run(j);
+	}
 	if (j->res == -ETIMEDOUT)
 		snprintf(j->why, sizeof(j->why), "%u commands were not completed within %d s",
-			 sluice_queue_inflight(j->q), DRAIN_MS / 1000);
+		         sluice_queue_inflight(j->q), DRAIN_MS / 1000);
 	else if (j->res < 0)
 		snprintf(j->why, sizeof(j->why), "%.140s", sluice_error(j->s));
-	j->done = true;
 	return NULL;
 }

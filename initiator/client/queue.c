@@ -10,9 +10,9 @@
 #include "initiator/client/inner.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -25,6 +25,7 @@ enum {
 	SG_MAX = 1024,        /* extents of a command */
 	LIST = SG_MAX * 16,   /* bytes of list area for each slot; only used ones take memory */
 	BLOCKS_MAX = 1 << 16, /* of a command other than discard */
+	GONE = 1,             /* an epoll event: of the socket */
 	SPIN_US = 10,
 	SPIN_MISSES = 8, /* spins in a row that found nothing before they stop... */
 	SPIN_RETRY = 64, /* ...until this many sleeps later */
@@ -71,6 +72,8 @@ queue_unmake(struct sluice_queue *q)
 		close(q->kick_fd);
 	if (q->wake_fd >= 0)
 		close(q->wake_fd);
+	if (q->both_fd >= 0)
+		close(q->both_fd);
 	free(q->free);
 	free(q->slots);
 	free(q);
@@ -125,6 +128,19 @@ make_eventfds(struct sluice_queue *q)
 	return q->kick_fd < 0 || q->wake_fd < 0 ? -errno : 0;
 }
 
+/* Edge-triggered, so that a wake-up need not be read: a system call less for each sleep. */
+static int
+make_epoll(struct sluice_queue *q)
+{
+	struct epoll_event wake = {.events = EPOLLIN | EPOLLET}, gone = {.data.u32 = GONE};
+
+	q->both_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (q->both_fd < 0 || epoll_ctl(q->both_fd, EPOLL_CTL_ADD, q->wake_fd, &wake) < 0 ||
+	    epoll_ctl(q->both_fd, EPOLL_CTL_ADD, q->s->fd, &gone) < 0)
+		return -errno;
+	return 0;
+}
+
 static int
 announce(struct sluice_queue *q, int ring_fd)
 {
@@ -149,9 +165,9 @@ sluice_queue_new(struct sluice *s, uint32_t entries, struct sluice_queue **ret)
 		return sluice_fail(s, -ENOMEM, "no memory");
 	q->s = s;
 	q->entries = entries;
-	q->kick_fd = q->wake_fd = -1;
+	q->kick_fd = q->wake_fd = q->both_fd = -1;
 	q->spin_us = SPIN_US;
-	if ((res = make_slots(q)) < 0 || (res = make_eventfds(q)) < 0)
+	if ((res = make_slots(q)) < 0 || (res = make_eventfds(q)) < 0 || (res = make_epoll(q)) < 0)
 		sluice_fail(s, res, "cannot make a queue: %s", strerror(-res));
 	if (res == 0)
 		res = make_ring(q, &fd);
@@ -335,6 +351,18 @@ sluice_reap(struct sluice_queue *q, struct sluice_completion *ret, unsigned max)
 
 /* waiting */
 
+/* 0: the daemon will write to the eventfd; 1: completions are there. */
+static int
+arm(struct sluice_queue *q)
+{
+	store_relaxed(&q->ring->cq_need_wakeup, 1);
+	fence();
+	if (there(q) == 0)
+		return ended(q);
+	store_relaxed(&q->ring->cq_need_wakeup, 0);
+	return 1;
+}
+
 int
 sluice_arm(struct sluice_queue *q)
 {
@@ -343,12 +371,7 @@ sluice_arm(struct sluice_queue *q)
 	/* What an earlier wake-up left would end the next sleep at once. */
 	if (read(q->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN && errno != EINTR)
 		return sluice_fail(q->s, -errno, "eventfd: %s", strerror(errno));
-	store_relaxed(&q->ring->cq_need_wakeup, 1);
-	fence();
-	if (there(q) == 0)
-		return ended(q);
-	store_relaxed(&q->ring->cq_need_wakeup, 0);
-	return 1;
+	return arm(q);
 }
 
 static uint64_t
@@ -398,18 +421,20 @@ spin(struct sluice_queue *q)
 static int
 sleep_until(struct sluice_queue *q, uint64_t deadline, int for_ever)
 {
-	struct pollfd fds[2] = {{.fd = q->wake_fd, .events = POLLIN}, {.fd = q->s->fd}};
+	struct epoll_event events[2];
 	uint64_t now = now_us();
-	int ms = -1;
+	int ms = -1, n;
 
 	if (!for_ever)
 		ms = now >= deadline ? 0 : (int)((deadline - now + 999) / 1000);
-	if (poll(fds, 2, ms) < 0 && errno != EINTR)
-		return sluice_fail(q->s, -errno, "poll: %s", strerror(errno));
+	n = epoll_wait(q->both_fd, events, 2, ms);
+	if (n < 0 && errno != EINTR)
+		return sluice_fail(q->s, -errno, "epoll: %s", strerror(errno));
 	if (there(q))
 		return 1;
-	if (fds[1].revents & (POLLHUP | POLLERR | POLLNVAL))
-		return sluice_fail(q->s, -EPIPE, "the daemon has gone");
+	while (n > 0)
+		if (events[--n].data.u32 == GONE)
+			return sluice_fail(q->s, -EPIPE, "the daemon has gone");
 	return for_ever || now_us() < deadline ? 1 : -ETIMEDOUT;
 }
 
@@ -423,7 +448,7 @@ sluice_wait(struct sluice_queue *q, int timeout_ms)
 		return 0;
 	if (timeout_ms >= 0)
 		deadline = now_us() + (uint64_t)timeout_ms * 1000u;
-	while ((res = sluice_arm(q)) == 0) {
+	while ((res = arm(q)) == 0) {
 		res = sleep_until(q, deadline, timeout_ms < 0);
 		if (res < 0)
 			break;

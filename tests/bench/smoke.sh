@@ -1,16 +1,20 @@
 #!/bin/bash
-# The bench programs run, against each other and against the target, for a moment and print numbers.
+# The bench programs run, against each other, against the target and against the initiator, for a moment
+# and print numbers.
 # No judgement of speed: other tests may share the machine.
 set -u
 bench=$TOP_BUILDDIR/tests/bench
 passed=0 failed=0
-out=$(mktemp) log=$(mktemp)
-target=
+out=$(mktemp) log=$(mktemp) dir=$(mktemp -d)
+target='' initiator=''
 
 finish()
 {
-	test -n "$target" && kill "$target" 2> /dev/null && wait "$target"
-	rm -f "$out" "$log"
+	local pid
+	for pid in $initiator $target; do
+		kill "$pid" 2> /dev/null && wait "$pid"
+	done
+	rm -rf "$out" "$log" "$dir"
 }
 trap finish EXIT
 
@@ -19,9 +23,9 @@ numbers()
 {
 	local name=$1 key=$2
 	shift 2
-	if timeout 30 "$@" --json > "$out" 2>&1 && grep -qE "\"$key\":([1-9]|0\.[0-9]*[1-9])" "$out"; then
+	if timeout 30 "$@" --json > "$out" 2>&1 && grep -qE "\"$key\": *([1-9]|0\.[0-9]*[1-9])" "$out"; then
 		passed=$((passed + 1))
-		echo "ok $name: $(cat "$out")"
+		echo "ok $name: $(tr -d '\n ' < "$out")"
 	else
 		failed=$((failed + 1))
 		echo "FAILED $name: $*"
@@ -65,6 +69,32 @@ for nsid in 1 2; do
 done
 numbers host_count ios "${host[@]}" --bs 8k --qd 4 --count 100
 
-kill -0 "$target" 2> /dev/null || { echo "FAILED: the target died"; cat "$log"; failed=$((failed + 1)); }
+cat > "$dir/initiator.json" << EOF
+{ "control": "$dir/ctl", "shm": "$dir/shm",
+  "hosts": [ { "hostnqn": "nqn.2014-08.org.nvmexpress:uuid:2cd2c43b-a90a-45c1-a8cd-86b33ab273b5", "subsystems": [
+    { "nqn": "nqn.2026-11.io.sluice:bench",
+      "ports": [ { "transport": "tcp", "traddr": "127.0.0.1", "trsvcid": "$port" } ] } ] } ],
+  "volumes": [ { "name": "striped", "block": "32k", "members": [
+    { "nqn": "nqn.2026-11.io.sluice:bench", "nsid": 1 }, { "nqn": "nqn.2026-11.io.sluice:bench", "nsid": 2 } ] } ],
+  "vms": [ { "name": "bench", "uid": $(id -u), "disks": [ { "volume": "striped" } ] } ] }
+EOF
+timeout 120 "$TOP_BUILDDIR/initiator/sluice-initiator" -c "$dir/initiator.json" > "$dir/log" 2>&1 &
+initiator=$!
+for _ in $(seq 100); do
+	grep -q '^ready$' "$dir/log" && break
+	sleep 0.1
+done
+perf=("$TOP_BUILDDIR/initiator/client/sluice-perf" --quiet --socket "$dir/shm" --volume striped)
+for rw in read write; do
+	for bs in 4k 128k; do
+		for qd in 1 32; do
+			numbers "volume_${rw}_${bs}_$qd" iops "${perf[@]}" --rw $rw --bs $bs --qd $qd --time 200ms
+		done
+	done
+done
+
+for pid in $target $initiator; do
+	kill -0 "$pid" 2> /dev/null || { echo "FAILED: a daemon died"; cat "$log" "$dir/log"; failed=$((failed + 1)); }
+done
 echo "$passed passed, $failed failed, 0 skipped"
 test $failed = 0

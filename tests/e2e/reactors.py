@@ -3,6 +3,7 @@
 import os
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -76,6 +77,35 @@ def test_admin_and_io_queues_on_different_reactors_end_together():
             for io in ios:
                 io.expect_closed()
         until(lambda: t.count() == 0 and not t.controllers(), "all gone")
+
+
+def test_lists_may_be_asked_for_while_hosts_come_and_go():
+    """A connection that is listed lives on another reactor and may just be beginning."""
+    with Target(conf(4)) as t:
+        done = threading.Event()
+
+        def come_and_go():
+            while not done.is_set():
+                host = Host(t, queues=8)
+                for _ in range(7):
+                    host.io()
+                host.close()
+        guests = [threading.Thread(target=come_and_go) for _ in range(3)]
+        for guest in guests:
+            guest.start()
+        try:
+            asked = Control(t.control)
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                for row in asked.call("connections"):
+                    assert row["cntlid"] > 0 and row["qid"] < 9, row
+                asked.call("controllers")
+                asked.call("stats")
+            asked.close()
+        finally:
+            done.set()
+            for guest in guests:
+                guest.join()
 
 
 main(globals())

@@ -35,7 +35,7 @@ def initiator(targets, volumes, **settings):
 
 
 def mixed(*more):
-    return ["--rw", "randrw", "--rwmixread", 40, "--flush", 100, "--verify", "--time", "1h", *more]
+    return ["--rw", "randrw", "--rwmixread", 40, "--flush", 100, "--verify", "--sweep", "--time", "1h", *more]
 
 
 def progress(i, name):
@@ -71,7 +71,7 @@ def check_files(i, name, targets, stripe, rng):
 def no_violation(i):
     stats = i.sluicectl("stats")
     assert all(v["count"] == 0 for v in stats["violations"]), stats["violations"]
-    until(lambda: i.sluicectl("grants") == {"grants": [], "not_listed": 0}, "the grants to go", 5)
+    until(lambda: i.sluicectl("grants") == {"grants": [], "not_listed": 0}, "the grants to go", 20)
 
 
 def crashes(rounds, *load, stripe=32 * K, direct="off", **settings):
@@ -85,9 +85,9 @@ def crashes(rounds, *load, stripe=32 * K, direct="off", **settings):
             t = ab[round_ % 2]
             t.kill()
             if round_ % 3 == 2:
-                until(lambda: path_of(i, t)["attempts"] > 1, "an attempt that fails", 10)
+                until(lambda: path_of(i, t)["attempts"] > 1, "an attempt that fails", 30)
             t.start()
-            until(lambda: path_of(i, t)["state"] == "live", "the path to come back", 10)
+            until(lambda: path_of(i, t)["state"] == "live", "the path to come back", 30)
         moves(i, "v", 500)
         assert running.running(), running.finish()
         rc, result, err = running.stop()
@@ -105,7 +105,7 @@ def stop(*targets):
 
 
 def test_kill_9_of_targets_in_turn_costs_no_command_and_no_byte():
-    crashes(6, "--bs", "16k", "--sg", 3, "--qd", 16, "--jobs", 2)
+    crashes(6, "--bs", "32k", "--bs-min", 512, "--sg", 3, "--qd", 16, "--jobs", 2)
 
 
 def test_kill_9_with_digests_and_large_commands_costs_nothing_either():
@@ -199,7 +199,7 @@ def test_dead_target_does_not_delay_a_volume_of_others():
         other = i.load("well", *mixed("--bs", "4k", "--qd", 4))
         moves(i, "dead")
         b.kill()
-        until(lambda: path_of(i, b)["state"] != "live", "the loss", 10)
+        until(lambda: path_of(i, b)["state"] != "live", "the loss", 30)
         time.sleep(0.2)
         stands = progress(i, "dead")
         for _ in range(5):
@@ -245,7 +245,7 @@ def test_initiator_killed_under_load_leaves_its_clients_an_error_and_the_disk_so
     i.kill()
     rc, _, err = load.finish()
     assert rc == 1 and "sluice-perf: " in err and "holds" not in err, err
-    until(lambda: a.count() == b.count() == 0, "the connections to close", 10)
+    until(lambda: a.count() == b.count() == 0, "the connections to close", 30)
     with initiator([a, b], volumes) as i:
         rc, result, err = i.perf("v", "--rw", "randrw", "--bs", "16k", "--size", "4M", "--count", 1000,
                                  "--verify")

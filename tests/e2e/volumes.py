@@ -193,7 +193,7 @@ def test_start_with_a_wrong_file_says_where():
     start_fails({"volumes": [{"name": "v", "members": [A]}], "hosts": []},
                 says="volumes[0].members[0]: no entry of \"hosts\" leads to")
     start_fails({"hosts": [], "vms": [{"name": "x", "disks": [
-        {"volume": "v", "vhost-user-blk": "/x"}]}]}, says="vms[0].disks[0].vhost-user-blk: ")
+        {"volume": "v", "vhost-user-blk": ""}]}]}, says="vms[0].disks[0].vhost-user-blk: ")
     start_fails({"hosts": [], "shm": "/nowhere/at/all/shm.sock"}, says="/nowhere/at/all/shm.sock")
 
 

@@ -18,15 +18,21 @@ echo "fuzz: building"
 for s in $FUZZ_SOURCES; do
 	case $s in *.c) compile "$s" "$work/obj/${s//\//_}.o" ;; esac
 done
-ar cr "$work/obj/all.a" "$work"/obj/*.o
+for part in common target initiator; do
+	ar cr "$work/obj/$part.a" "$work/obj/${part}"_*.o
+done
 
 for f in "$@"; do
 	name=$(basename "$f")
+	part=target
+	if grep -q '#include "initiator/' "$TOP_SRCDIR/tests/fuzz/$name.c"; then
+		part=initiator
+	fi
 	mkdir -p "$work/$name"
 	compile "tests/fuzz/$name.c" "$work/obj/$name.main"
 	# shellcheck disable=SC2086
 	"$FUZZ_CC" $sanitize -fsanitize=fuzzer -pthread -o "$work/run-$name" -x none "$work/obj/$name.main" \
-		"$work/obj/all.a" $FUZZ_LIBS
+		"$work/obj/$part.a" "$work/obj/common.a" $FUZZ_LIBS
 	echo "fuzz: $name for $FUZZ_TIME s"
 	"$work/run-$name" -max_total_time="$FUZZ_TIME" -print_final_stats=1 -artifact_prefix="$work/$name-" \
 		"$work/$name" "$TOP_SRCDIR/tests/fuzz/corpus/$name"

@@ -15,8 +15,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from controller import *
-from daemon import SCALE, Control, Shared
-from initiator import HOSTNQN, Initiator
+from daemon import SCALE, Control
+from initiator import Initiator
 from runner import main, until
 from rawshm import Client, Guarded
 from wire import *
@@ -434,10 +434,7 @@ class Fixture:
         self.said = []
 
     def conf(self, fast):
-        addr, port = self.ctrl.addr
-        return {"nqn": self.nqn, "ports": [{
-            "transport": "tcp", "traddr": addr, "trsvcid": str(port),
-            "reconnect_delay": 3 if fast else 1, "fast_io_fail_tmo": 1 if fast else -1, **self.row.settings}]}
+        return self.ctrl.entry(**({"reconnect_delay": 3, "fast_io_fail_tmo": 1} if fast else {}), **self.row.settings)
 
     def prepare(self, client):
         r = self.row
@@ -481,8 +478,7 @@ class Campaign:
         self.fixtures = {r.name: Fixture(r, n) for n, r in enumerate(rows)}
         everyone = list(self.fixtures.values())
         self.i = Initiator({
-            "hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2],
-                       "subsystems": [f.conf(fast) for f in everyone]}],
+            "hosts": hosts_json(*[f.conf(fast) for f in everyone]),
             "volumes": [{"name": f"v{f.number}", "members": [f.nqn + "/1"]} for f in everyone],
             "vms": [{"name": "m", "disks": [{"volume": f"v{f.number}"} for f in everyone]}]})
         self.events = Control(self.i.control, timeout=30 * SCALE)
@@ -506,7 +502,7 @@ class Campaign:
         for f in everyone:
             f.ctrl.arm(f.row.op, None, 0)
             f.after, f.terms = f.ctrl.accepted, list(f.ctrl.terms)
-        cids = {f: [f.submit(self.q, op) for op in ("write",)][0] for f in everyone}
+        cids = {f: f.submit(self.q, "write") for f in everyone}
         for f in everyone:
             f.then = [self.q.wait(c) for c in cids[f]]
         cids = {f: f.submit(self.q, "read") for f in everyone}
@@ -574,24 +570,6 @@ class Campaign:
         assert len(lines) == 1, lines
         assert re.search(rf"violation \({r.kind}\) by \w+, cid [0-9a-f]{{4}}, offset \d+, length \d+",
                          lines[0]), lines[0]
-
-
-class Once:
-    """Made on first use; what went wrong then goes wrong for every test."""
-
-    def __init__(self, make):
-        self.make, self.made, self.error = make, None, None
-
-    def __call__(self):
-        if self.error:
-            raise AssertionError(self.error)
-        if not self.made:
-            try:
-                self.made = self.make()
-            except BaseException as e:
-                self.error = f"the rows did not run: {e!r}"
-                raise
-        return self.made
 
 
 COSTLY, LEGAL = [r for r in ROWS if r.lost], [r for r in ROWS if not r.lost]

@@ -9,14 +9,17 @@ comes of it. Then each of them serves a read.
 """
 import os
 import re
+import socket
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from controller import *
+from controller import Gone
 from daemon import SCALE
-from initiator import HOSTNQN, Initiator
+from initiator import Initiator
 from rawshm import Client, Guarded
 from runner import main, until
 from wire import *
@@ -212,11 +215,6 @@ class Fixture:
         if r.arm:
             self.ctrl.arm(*r.arm, r.times)
 
-    def conf(self):
-        addr, port = self.ctrl.addr
-        return {"nqn": self.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port),
-                                            "reconnect_delay": 1, **self.row.settings}]}
-
     def reform(self):
         """From now on it is honest."""
         if self.row.arm and self.row.outcome != "again":
@@ -232,8 +230,7 @@ class Campaign:
         self.fixtures = {r.name: Fixture(r, n) for n, r in enumerate(rows)}
         self.everyone = list(self.fixtures.values())
         self.i = Initiator({
-            "hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2],
-                       "subsystems": [f.conf() for f in self.everyone]}],
+            "hosts": hosts_json(*[f.ctrl.entry(**f.row.settings) for f in self.everyone]),
             "volumes": [{"name": f.volume, "members": [f.nqn + "/1"]} for f in self.everyone]})
         until(self.settled, "every path to be decided", 30 * SCALE)
         self.stats = self.i.ctl("stats")
@@ -322,24 +319,6 @@ class Campaign:
             assert f.ctrl.accepted >= 2, "there was no second attempt"
 
 
-class Once:
-    """Made on first use; what went wrong then goes wrong for every test."""
-
-    def __init__(self, make):
-        self.make, self.made, self.error = make, None, None
-
-    def __call__(self):
-        if self.error:
-            raise AssertionError(self.error)
-        if not self.made:
-            try:
-                self.made = self.make()
-            except BaseException as e:
-                self.error = f"the rows did not run: {e!r}"
-                raise
-        return self.made
-
-
 ENDS = {"again": "fails_that_attempt_only", "dead": "is_given_up_with_a_reason", "without": "has_no_disk_until_it_does",
         "fine": "is_taken"}
 
@@ -359,16 +338,181 @@ for _outcome in (("again",), ("dead", "without", "fine")):
 
 # ---- afterwards: events, keep alive, a disk that becomes another ----
 
-def one(name, **settings):
+class One:
     """A daemon with one volume on one controller."""
-    ctrl = Controller(f"nqn.2026-11.io.sluice:{name}")
-    addr, port = ctrl.addr
-    i = Initiator({"hosts": [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2], "subsystems": [
-        {"nqn": ctrl.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port),
-                                     "reconnect_delay": 1, **settings}]}]}],
-                   "volumes": [{"name": "v", "members": [ctrl.nqn + "/1"]}],
-                   "vms": [{"name": "m", "disks": [{"volume": "v"}]}]})
-    return ctrl, i
+
+    def __init__(self, name, conf=None, **settings):
+        self.ctrl = Controller(f"nqn.2026-11.io.sluice:{name}")
+        self.i = Initiator({
+            **(conf or {}),
+            "hosts": hosts_json(self.ctrl.entry(**settings)),
+            "volumes": [{"name": "v", "members": [self.ctrl.nqn + "/1"]}],
+            "vms": [{"name": "m", "disks": [{"volume": "v"}]}]})
+        until(lambda: self.volume()["state"] == "ready", "the volume", 10 * SCALE)
+
+    def volume(self):
+        return self.i.ctl("volumes")[0]
+
+    def read(self):
+        """One read by a client of its own: its status, and whether the data is right."""
+        client = Client(self.i.shm)
+        mem = Guarded(client, SIZES)
+        got = client.queue(4).io(READ, client.volume("v").nsid, 0, sum(SIZES) // BLOCK, mem.sg)
+        mem.untouched()
+        client.close()
+        return got, mem.data == self.ctrl.disk[:sum(SIZES)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, etype, *_):
+        problem = self.i.stop()
+        self.ctrl.close()
+        assert etype or not problem, problem
+        assert etype or not self.ctrl.problems, self.ctrl.problems
+
+
+def storm(o, dw0, seconds=1.5):
+    """Events as fast as the host asks for them, and reads meanwhile; events heard, and how many may be."""
+    began = time.monotonic()
+    o.ctrl.arm("aer", lambda link, c: link.resp(c.cid, dw0=dw0), 1 << 30)
+    assert o.ctrl.event(dw0)
+    while time.monotonic() < began + seconds:
+        assert o.read() == (0, True)
+    heard = (1 << 30) - o.ctrl.evil["aer"][1]
+    o.ctrl.arm("aer", None, 0)
+    may = 12 * (time.monotonic() - began) + 2  # a tenth of a second lies between them
+    assert 3 < heard < may, f"the host has asked for {heard} events, {may:.0f} may be"
+    assert o.i.ctl("stats")["paths"][0]["violations"] == 0
+    return heard
+
+
+def test_a_storm_of_namespace_events_delays_nobody():
+    with One("ns-storm") as o:
+        storm(o, NS_CHANGED)
+        o.ctrl.nr_blocks *= 2
+        until(o.ctrl.event, "the host to ask for events", 5 * SCALE)
+        until(lambda: o.volume()["size"] == 2 << 20, "the volume to grow", 5 * SCALE)
+        assert o.ctrl.accepted == 2, f"{o.ctrl.accepted} connections"
+
+
+def test_a_storm_of_events_that_mean_nothing_is_heard_in_drops():
+    with One("event-storm") as o:
+        heard = storm(o, 0x0077EE05)
+        told = sum("the controller reports event" in s for s in o.i.log().splitlines())
+        assert 1 <= told <= heard + 1, f"{told} lines of log for {heard} events"
+        assert o.ctrl.accepted == 2, f"{o.ctrl.accepted} connections"
+
+
+def test_an_event_that_comes_twice_costs_the_path_and_no_more():
+    with One("event-twice") as o:
+        link = next(k for k in o.ctrl.links if k.aers)
+        cid = link.aers[0]
+        o.ctrl.arm("aer", lambda link, c: link.silence())
+        link.resp(cid, dw0=0x77EE05)
+        link.resp(cid, dw0=0x77EE05)
+        until(lambda: "violation (unknown-tag)" in o.i.log(), "the violation", 5 * SCALE)
+        assert o.read() == (0, True)
+        until(lambda: o.i.ctl("paths")[0]["state"] == "live", "the path", 5 * SCALE)
+        assert o.i.ctl("stats")["paths"][0]["violations"] == 1
+
+
+def test_a_changed_list_that_cannot_be_read_hides_no_change():
+    with One("no-log") as o:
+        o.ctrl.arm("log", status(SC_LOG_PAGE | DNR), 100)
+        o.ctrl.nr_blocks *= 4
+        assert o.ctrl.event()
+        until(lambda: o.volume()["size"] == 4 << 20, "the volume to grow", 5 * SCALE)
+        assert o.read() == (0, True)
+
+
+def test_a_disk_that_becomes_another_is_not_used_until_it_is_back():
+    with One("other-disk") as o:
+        was = o.ctrl.uuid
+        o.ctrl.uuid = bytes(range(16))
+        assert o.ctrl.event()
+        until(lambda: o.volume()["state"] == "failed", "it to be refused", 5 * SCALE)
+        assert "is another disk now" in o.volume()["why"], o.volume()
+        assert o.read()[0] == 0x082
+        o.ctrl.uuid = was
+        until(o.ctrl.event, "the host to ask for events", 5 * SCALE)
+        until(lambda: o.volume()["state"] == "ready", "it to be used again", 5 * SCALE)
+        assert o.read() == (0, True)
+
+
+def test_a_namespace_that_shrinks_or_goes_away_costs_nobody_else_anything():
+    with One("shrinking") as o:
+        o.ctrl.nr_blocks //= 2
+        assert o.ctrl.event()
+        until(lambda: "room for 512 KiB only" in o.i.log(), "it to be told", 5 * SCALE)
+        o.ctrl.arm("ns_list", gives(bytes(4096)), 1)
+        until(o.ctrl.event, "the host to ask for events", 5 * SCALE)
+        until(lambda: "has no namespace 1" in o.i.log(), "it to be told", 5 * SCALE)
+        assert o.read() == (0, True)
+
+
+def test_keep_alive_that_is_refused_costs_the_path_and_no_more():
+    with One("keep-alive", keep_alive_tmo=1) as o:
+        o.ctrl.arm("keep_alive", status(SC_INTERNAL))
+        until(lambda: "Keep Alive failed with status 006h" in o.i.log(), "it to be told", 10 * SCALE)
+        assert o.read() == (0, True)
+        until(lambda: o.i.ctl("paths")[0]["state"] == "live", "the path", 5 * SCALE)
+
+
+def test_a_response_for_nothing_on_the_admin_queue_costs_the_path_and_no_more():
+    with One("admin-resp") as o:
+        next(k for k in o.ctrl.links if k.aers).resp(0x1234)
+        until(lambda: "violation (unknown-tag)" in o.i.log(), "the violation", 5 * SCALE)
+        assert o.read() == (0, True)
+        assert o.i.ctl("stats")["paths"][0]["violations"] == 1
+
+
+# ---- a connection that was given up ----
+
+LATER = b"written much later, "
+
+
+def stale(zero_copy):
+    """The target asks for data and does not read it, then its admin queue falls silent: the path is made again and
+    the writes end on it. What the first connection still carries was there before."""
+    with One("stale-" + zero_copy, {"zero_copy": zero_copy}, keep_alive_tmo=1) as o:
+        o.ctrl.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        go, read, carried = threading.Event(), threading.Event(), bytearray()
+
+        def evil(link, c):
+            for x in [c] + [link.next_cmd() for _ in range(3)]:
+                link.ask(x, 0, x.len)
+            o.ctrl.arm("keep_alive", lambda link, c: link.silence())
+            go.wait(30 * SCALE)
+            try:
+                while got := link.sock.recv(65536):
+                    carried.extend(got)
+            except OSError:
+                pass
+            read.set()
+            raise Gone("read")
+
+        o.ctrl.arm("write", evil)
+        client = Client(o.i.shm)
+        q, nsid, mem = client.queue(8), client.volume("v").nsid, Guarded(client, [131072] * 4)
+        cids = [q.submit(WRITE, nsid, i * 256, 256, [sg]) for i, sg in enumerate(mem.sg)]
+        assert [q.wait(cid) for cid in cids] == [0] * 4
+        assert mem.data == o.ctrl.disk[:4 * 131072], "the disk has other data"
+        mem.map[:] = (LATER * (mem.size // len(LATER) + 1))[:mem.size]
+        time.sleep(0.3)
+        go.set()
+        assert read.wait(20 * SCALE)
+        assert LATER not in carried, "bytes that the client wrote later were sent on the old connection"
+        assert o.ctrl.accepted >= 4, f"{o.ctrl.accepted} connections"
+        client.close()
+
+
+def test_a_connection_that_was_given_up_carries_nothing_that_was_written_later():
+    stale("never")
+
+
+def test_a_connection_that_was_given_up_carries_nothing_that_was_written_later_with_zero_copy():
+    stale("always")
 
 
 main(globals())

@@ -16,7 +16,7 @@ guest_modules="virtio_pci virtio_net virtio_blk virtio_console nvme-tcp nvmet-tc
 	null_blk ublk_drv tls crc32c_generic crc32c_intel crc32c ext4 xfs vhost_net"
 # Debian package of each tool, for a tool that is not installed.
 guest_tools="nvme:nvme-cli fio:fio mkfs.ext4:e2fsprogs e2fsck:e2fsprogs mkfs.xfs:xfsprogs
-	xfs_repair:xfsprogs"
+	xfs_repair:xfsprogs blkdiscard:util-linux"
 
 # ---- downloads ----
 

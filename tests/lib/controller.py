@@ -8,10 +8,12 @@ bytes: link.c2h(), link.resp(), link.r2t(), link.send().
 What can fail: the host. Whatever it must not send is kept in c.problems, and a H2CTermReq in c.terms.
 """
 import collections
+import random
 import socket
 import struct
 import threading
 
+from initiator import HOSTNQN
 from wire import *  # noqa: F403
 from wire import digest, header
 
@@ -362,7 +364,7 @@ class Controller:
         self.bad_digests, self.accepted, self.links = 0, 0, set()
         self.lock = threading.Lock()
         self.nr_blocks = size // BLOCK
-        self.disk = bytearray(random_bytes(seed or nqn, size))
+        self.disk = bytearray(random.Random(seed or nqn).randbytes(size))
         self.__dict__.update(fields)
         self.sock = socket.socket()
         self.sock.bind(("127.0.0.1", 0))
@@ -389,6 +391,12 @@ class Controller:
                 link.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+    def entry(self, **settings):
+        """A subsystem of nvme-cli's JSON that leads here."""
+        addr, port = self.addr
+        return {"nqn": self.nqn, "ports": [{"transport": "tcp", "traddr": addr, "trsvcid": str(port),
+                                            "reconnect_delay": 1, **settings}]}
 
     # misbehaving
 
@@ -441,12 +449,30 @@ class Controller:
         return patched(d, self.ns_fields)
 
 
+def hosts_json(*entries):
+    """nvme-cli's JSON with these subsystems."""
+    return [{"hostnqn": HOSTNQN, "hostid": HOSTNQN.rpartition(":")[2], "subsystems": list(entries)}]
+
+
 def patched(d, fields):
     for at, value in fields.items():
         d[at:at + len(value)] = value
     return bytes(d)
 
 
-def random_bytes(seed, n):
-    import random
-    return random.Random(seed).randbytes(n)
+class Once:
+    """What many tests look at, made on first use. What went wrong then goes wrong for each of them."""
+
+    def __init__(self, make):
+        self.make, self.made, self.error = make, None, None
+
+    def __call__(self):
+        if self.error:
+            raise AssertionError(self.error)
+        if not self.made:
+            try:
+                self.made = self.make()
+            except BaseException as e:
+                self.error = f"the rows did not run: {e!r}"
+                raise
+        return self.made

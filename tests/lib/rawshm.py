@@ -106,8 +106,8 @@ class Queue:
 
     FIELDS = ("abi", "entries", "sq_off", "cq_off", "list_off", "list_len")
 
-    def __init__(self, client, entries=64, slots=64, *, size=None, seals=F_SEAL_SHRINK, kick=None, wake=None,
-                 **header):
+    def __init__(self, client, entries=64, slots=64, *, size=None, seals=F_SEAL_SHRINK, late=0, kick=None,
+                 wake=None, **header):
         self.client, self.entries, self.slot_size = client, entries, slots * 16
         self.sq_off = PAGE
         self.cq_off = self.sq_off + entries * 64
@@ -119,6 +119,8 @@ class Queue:
         self.fd = memfd(real, seals)
         self.map = mmap.mmap(self.fd, real)
         struct.pack_into("<6I", self.map, 0, *(good[f] for f in self.FIELDS))
+        if late:  # seals that would not let us map it
+            fcntl.fcntl(self.fd, F_ADD_SEALS, late)
         self.kick_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if kick is None else kick
         self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if wake is None else wake
         self.tail = self.head = self.next_cid = 0
@@ -242,7 +244,7 @@ class Client:
         self.send(op, fds, **fields)
         while True:
             m = self.receive()
-            if m.op != EVENT:
+            if m.op != EVENT or op == EVENT:
                 break
             self.events.append(m)
         assert m.op == op, f"asked {op}, was answered {m.op}"

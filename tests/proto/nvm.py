@@ -186,6 +186,19 @@ def test_write_zeroes_of_65536_blocks_or_its_limit():
     host.close()
 
 
+def test_write_zeroes_beyond_what_is_advertised_is_refused():
+    with Target(config({1: "null:1G,bs=4096"})) as t:
+        host = Host(t)
+        io = host.io()
+        cs = host.admin.cmd(ADM_IDENTIFY, 0, read=4096, cdw10=6)
+        most = (4096 << cs.data[1]) // io.bs
+        assert cs.data[1] > 0 and most < 65536, (cs.data[1], io.bs)
+        assert io.io(WRITE_ZEROES, 0, most).status == 0
+        for dw12 in (0, 1 << 25):
+            assert io.io(WRITE_ZEROES, 0, most + 1, dw12=dw12).status & 0x7FF == SC_FIELD
+        host.close()
+
+
 def test_verify_reads_good_blocks_as_good():
     for nsid in (1, 3):
         host, io = opened(nsid)

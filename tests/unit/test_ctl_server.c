@@ -1,6 +1,7 @@
 /* The control socket: a real server on a ring in a process of its own, and clients that behave or
  * do not. (A process: valgrind lets no other thread run while one waits in io_uring_enter.) */
 #include "common/ctl_client.h"
+#include "common/ctl_events.h"
 #include "common/ctl_server.h"
 #include "common/log.h"
 
@@ -23,6 +24,7 @@ struct daemon {
 	pid_t pid;
 	struct ring *ring;              /* in the child alone */
 	struct ctl_server *server;
+	struct ctl_events events;
 };
 
 static void
@@ -77,6 +79,26 @@ run_events(void *ctx, const struct conf_node *params, struct conf_writer *w, str
 	return 0;
 }
 
+/* n events in one turn by way of the list that any reactor may use. */
+static int
+run_news(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+{
+	struct daemon *d = ctx;
+	uint32_t n = 1;
+
+	(void)w;
+	if (conf_get_u32(params, "n", 1, 100000, &n, err) < 0)
+		return err->code;
+	for (uint32_t i = 0; i < n; i++) {
+		struct conf_writer e;
+
+		ctl_event_begin(&e, "news");
+		conf_put_u64(&e, "i", i);
+		ctl_events_take(&d->events, d->ring, ctl_event_end(&e));
+	}
+	return 0;
+}
+
 static int
 run_stop(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
 {
@@ -85,6 +107,8 @@ run_stop(void *ctx, const struct conf_node *params, struct conf_writer *w, struc
 	(void)params;
 	(void)w;
 	(void)err;
+	ctl_events_stop(&d->events);
+	run_news(d, NULL, NULL, NULL); /* too late: forgotten, not leaked */
 	ctl_server_stop(d->server, stopped, d);
 	return 0;
 }
@@ -92,6 +116,7 @@ run_stop(void *ctx, const struct conf_node *params, struct conf_writer *w, struc
 static const struct ctl_verb verbs[] = {
 	{ "echo", "text:string", "", run_echo },     { "big", "", "", run_big },
 	{ "events", "[n:number]", "", run_events }, { "stop", "", "", run_stop },
+	{ "news", "[n:number]", "", run_news },
 	{ 0 },
 };
 
@@ -111,6 +136,7 @@ daemon_main(struct daemon *d, int up)
 	if (ring_new(&rc, &d->ring, &err) == 0) {
 		cfg.ring = d->ring;
 		if (ctl_server_new(&cfg, &d->server, &err) == 0) {
+			ctl_events_start(&d->events, d->ring, d->server);
 			if (write(up, "y", 1) == 1)
 				ring_run(d->ring);
 			ctl_server_free(d->server);
@@ -417,6 +443,41 @@ test_ctl_server_drops_a_subscriber_that_does_not_read(void)
 }
 
 static void
+test_ctl_events_come_in_order_and_those_that_are_too_many_are_counted(void)
+{
+	const struct conf_node *result, *params;
+	struct ctl_client c, other;
+	uint64_t n = 0, count = 0;
+	struct err err = { 0 };
+	struct conf *doc;
+	struct daemon d;
+
+	if (!daemon_start(&d, "ctl"))
+		return;
+	CHECK_EQ(ctl_client_open(&c, d.path, &err), 0);
+	CHECK_EQ(ctl_client_open(&other, d.path, &err), 0);
+	CHECK_EQ(ctl_client_call(&c, "subscribe", NULL, &doc, &result, &err), 0);
+	conf_free(doc);
+	CHECK_EQ(ctl_client_call(&other, "news", "{\"n\":1000}", &doc, &result, &err), 0);
+	conf_free(doc);
+	for (unsigned i = 0; i <= CTL_EVENTS_MAX; i++) {
+		if (!CHECK_EQ(ctl_client_event(&c, &doc, &err), 0))
+			return;
+		params = conf_get(conf_root(doc), "params");
+		if (i < CTL_EVENTS_MAX)
+			CHECK(conf_get_u64(params, "i", 0, UINT64_MAX, &n, &err) == 1 && n == i);
+		else
+			conf_get_u64(params, "count", 0, UINT64_MAX, &count, &err);
+		conf_free(doc);
+	}
+	CHECK_EQ(count, 1000 - CTL_EVENTS_MAX);
+	ctl_client_close(&other);
+	daemon_stop(&d);
+	CHECK_EQ(ctl_client_event(&c, &doc, &err), -ECONNRESET);
+	ctl_client_close(&c);
+}
+
+static void
 test_ctl_server_closes_clients_above_its_limit(void)
 {
 	int fds[CLIENTS_MAX + 1];
@@ -538,6 +599,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_ctl_server_answers_all_requests_of_a_slow_reader),
 	UNIT_TEST(test_ctl_server_events_go_to_subscribers_only),
 	UNIT_TEST(test_ctl_server_drops_a_subscriber_that_does_not_read),
+	UNIT_TEST(test_ctl_events_come_in_order_and_those_that_are_too_many_are_counted),
 	UNIT_TEST(test_ctl_server_closes_clients_above_its_limit),
 	UNIT_TEST(test_ctl_server_path_that_is_taken_is_left_alone),
 	UNIT_TEST(test_ctl_server_replaces_what_a_killed_daemon_left),

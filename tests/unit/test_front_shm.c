@@ -784,6 +784,21 @@ test_memory_that_was_given_back_is_no_longer_reached(void)
 	stop();
 }
 
+/* A copy waits for each page that goes away under it, and the whole reactor with it. */
+static void
+test_holes_cannot_be_punched_into_memory_that_is_in_use(void)
+{
+	struct client c;
+
+	start();
+	if (!client_open(&c, 4))
+		return;
+	CHECK_EQ(madvise(c.mem, 4096, MADV_REMOVE), -1);
+	CHECK_EQ(errno, EPERM);
+	sluice_close(c.s);
+	stop();
+}
+
 static void
 test_a_stranger_is_told_why_and_disconnected(void)
 {
@@ -892,6 +907,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_a_client_that_goes_in_mid_io_keeps_its_memory_mapped_until_the_io_ended),
 	UNIT_TEST(test_a_client_whose_commands_do_not_end_leaves_contexts_for_others),
 	UNIT_TEST(test_memory_that_was_given_back_is_no_longer_reached),
+	UNIT_TEST(test_holes_cannot_be_punched_into_memory_that_is_in_use),
 	UNIT_TEST(test_a_stranger_is_told_why_and_disconnected),
 	UNIT_TEST(test_a_changed_volume_is_told_once_as_it_is_now),
 	UNIT_TEST(test_a_client_that_changes_commands_while_they_are_taken_hurts_only_itself),

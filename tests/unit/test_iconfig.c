@@ -140,8 +140,6 @@ test_iconfig_what_is_not_built_is_refused_not_ignored(void)
 	} rows[] = {
 		{VOLUME("\"members\":[" MEMBER_A "],\"stages\":[{\"encrypt\":\"aes-xts\"}]"),
 		 "volumes[0].stages", "compression and encryption are not built yet"},
-		{VMS("{\"name\":\"x\",\"disks\":[{\"volume\":\"v\",\"vhost-user-blk\":\"/s\"}]}"),
-		 "vms[0].disks[0].vhost-user-blk", "not built yet"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -154,6 +152,37 @@ test_iconfig_what_is_not_built_is_refused_not_ignored(void)
 		if (!CHECK(strstr(err.text, rows[i].place) && strstr(err.text, rows[i].says)))
 			fprintf(stderr, "%s\n", err.text);
 	}
+}
+
+static void
+test_iconfig_a_disk_may_have_a_socket(void)
+{
+	static const char disks[] =
+		"{\"name\":\"x\",\"uid\":7,\"disks\":[{\"volume\":\"v\","
+		"\"vhost-user-blk\":\"/s\",\"read-only\":true,\"queues\":4}]},"
+		"{\"name\":\"y\",\"uid\":7,\"disks\":[{\"volume\":\"v\","
+		"\"vhost-user-blk\":\"/t\"}]},"
+		"{\"name\":\"z\",\"uid\":7,\"disks\":[\"v\"]}";
+	char text[2048];
+	struct err err = { 0 };
+	struct config *c;
+
+	snprintf(text, sizeof(text),
+		 "{" HOSTS ",\"volumes\":[{\"name\":\"v\",\"members\":[\"nqn.a\"]}],\"vms\":[%s]}",
+		 disks);
+	if (!CHECK_EQ(config_parse(&in, text, "d", &c, &err), 0)) {
+		fprintf(stderr, "%s\n", err.text);
+		return;
+	}
+	CHECK_STR(c->vms[0].vhost[0].socket, "/s");
+	CHECK(c->vms[0].vhost[0].read_only);
+	CHECK_EQ(c->vms[0].vhost[0].queues, 4);
+	CHECK(!c->vms[1].vhost[0].read_only);
+	CHECK_EQ(c->vms[1].vhost[0].queues, VHOST_QUEUES_MAX);
+	CHECK_STR(c->vms[2].vhost[0].socket, "");
+	CHECK(!vm_config_has_shm(&c->vms[0]));
+	CHECK(vm_config_has_shm(&c->vms[2]));
+	config_free(c);
 }
 
 static void
@@ -220,6 +249,13 @@ test_iconfig_errors_name_the_place(void)
 		const char *text, *want;
 	} rows[] = {
 		{"[]", "e:1: must be an object"},
+		{VMS("{\"name\":\"x\",\"disks\":[{\"volume\":\"v\",\"vhost-user-blk\":\"\"}]}"),
+		 "vms[0].disks[0].vhost-user-blk: must not be empty"},
+		{VMS("{\"name\":\"x\",\"disks\":[{\"volume\":\"v\",\"queues\":2}]}"),
+		 "vms[0].disks[0].queues: is for a disk that has \"vhost-user-blk\" only"},
+		{VMS("{\"name\":\"x\",\"disks\":[{\"volume\":\"v\",\"vhost-user-blk\":\"/s\","
+		     "\"queues\":65}]}"),
+		 "vms[0].disks[0].queues: must be 1-64, not 65"},
 		{"{\"volume\":[]}", "volume: unknown key, did you mean 'volumes'?"},
 		{"{\"reactors\":0}", "reactors: must be 1-64, not 0"},
 		{"{\"reactors\":65}", "reactors: must be 1-64, not 65"},
@@ -335,6 +371,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_iconfig_reactors_as_a_number_are_pinned_nowhere),
 	UNIT_TEST(test_iconfig_short_forms_mean_the_same),
 	UNIT_TEST(test_iconfig_what_is_not_built_is_refused_not_ignored),
+	UNIT_TEST(test_iconfig_a_disk_may_have_a_socket),
 	UNIT_TEST(test_iconfig_limits_are_single_values_or_pairs),
 	UNIT_TEST(test_iconfig_wrong_limits_name_their_place),
 	UNIT_TEST(test_iconfig_errors_name_the_place),

@@ -1,6 +1,7 @@
 /* A VF's address space: what is mapped, what is refused, and how long a mapping lives. */
 #include "initiator/mem.h"
 
+#include "common/guard.h"
 #include "tests/lib/unit.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGE = 4096 };
@@ -197,7 +199,99 @@ test_mem_a_region_lives_as_long_as_any_table_that_has_it(void)
 	mem_table_put(empty);
 }
 
+static int
+add_guarded(struct mem_table **t, int fd, uint64_t off, uint64_t size, uint64_t addr)
+{
+	struct mem_table *old = *t;
+	int res = mem_table_add_guarded(old, fd, off, size, addr, t, NULL);
+
+	if (res == 0)
+		mem_table_put(old);
+	return res;
+}
+
+static void
+test_mem_of_a_vm_need_not_be_sealed_nor_begin_at_a_page(void)
+{
+	struct mem_table *t = mem_table_new();
+	struct iovec iov;
+	int fd = memfd(4 * PAGE, 0), fds[2];
+	char c = 'x';
+
+	CHECK_EQ(pwrite(fd, &c, 1, PAGE + 16), 1);
+	CHECK_EQ(add_guarded(&t, dup(fd), PAGE + 16, 2 * PAGE, 0), 0);
+	CHECK_EQ(mem_map(t, 0, 2 * PAGE, &iov, 1), 1);
+	CHECK_EQ(*(char *)iov.iov_base, 'x');
+	CHECK_EQ(add_guarded(&t, dup(fd), PAGE, 4 * PAGE, 16 * PAGE), -EINVAL);
+	CHECK_EQ(add_guarded(&t, dup(fd), 0, PAGE, 2 * PAGE - 1), -EEXIST);
+	CHECK_EQ(pipe(fds), 0);
+	CHECK_EQ(add_guarded(&t, fds[0], 0, PAGE, 16 * PAGE), -EINVAL);
+	CHECK(!mem_table_spoiled(t));
+	close(fds[1]);
+	close(fd);
+	mem_table_put(t);
+}
+
+static void
+test_mem_that_is_taken_away_is_spoiled_and_reads_as_zeroes(void)
+{
+	struct mem_table *t = mem_table_new(), *other = mem_table_new();
+	int fd = memfd(4 * PAGE, 0), kept = memfd(PAGE, 0);
+	struct iovec iov, safe;
+	uint8_t *p;
+
+	CHECK_EQ(add_guarded(&t, dup(fd), 0, 4 * PAGE, 0), 0);
+	CHECK_EQ(add_guarded(&other, dup(kept), 0, PAGE, 0), 0);
+	CHECK_EQ(mem_map(t, 0, 4 * PAGE, &iov, 1), 1);
+	CHECK_EQ(mem_map(other, 0, PAGE, &safe, 1), 1);
+	p = iov.iov_base;
+	memset(p, 1, iov.iov_len);
+	memset(safe.iov_base, 2, PAGE);
+	CHECK(!guard_touch(&iov, 1));
+	CHECK_EQ(ftruncate(fd, PAGE), 0);
+	CHECK(guard_touch(&iov, 1)); /* what a call would have been refused is there again */
+	CHECK(mem_table_spoiled(t));
+	CHECK_EQ(p[3 * PAGE], 0);
+	p[3 * PAGE] = 3;
+	CHECK_EQ(p[3 * PAGE], 3);
+	CHECK(!guard_touch(&iov, 1));
+	CHECK(!mem_table_spoiled(other));
+	CHECK_EQ(*(uint8_t *)safe.iov_base, 2);
+	close(fd);
+	close(kept);
+	mem_table_put(t);
+	mem_table_put(other);
+}
+
+/* In a child: what is not ours must end it as ever. */
+static void
+test_mem_elsewhere_keeps_the_default_action(void)
+{
+	int fd = memfd(PAGE, 0), status = 0;
+	volatile char *p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	struct mem_table *t = mem_table_new();
+	pid_t pid;
+
+	CHECK_EQ(add_guarded(&t, memfd(PAGE, 0), 0, PAGE, 0), 0);
+	CHECK_EQ(ftruncate(fd, 0), 0);
+	pid = fork();
+	if (pid == 0) {
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		dup2(null, 2); /* a sanitizer has much to say */
+		_exit(*p ? 1 : 0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(!WIFEXITED(status) || WEXITSTATUS(status) > 1);
+	munmap((void *)(uintptr_t)p, PAGE);
+	close(fd);
+	mem_table_put(t);
+}
+
 static const struct unit_test tests[] = {
+	UNIT_TEST(test_mem_of_a_vm_need_not_be_sealed_nor_begin_at_a_page),
+	UNIT_TEST(test_mem_that_is_taken_away_is_spoiled_and_reads_as_zeroes),
+	UNIT_TEST(test_mem_elsewhere_keeps_the_default_action),
 	UNIT_TEST(test_mem_finds_every_byte_of_every_region_and_none_outside),
 	UNIT_TEST(test_mem_crosses_regions_that_touch),
 	UNIT_TEST(test_mem_refuses_what_could_hurt_with_a_sentence),

@@ -199,7 +199,7 @@ world_begin(void)
 		vms[i] = sched_vm_new(REACTORS);
 		vfs[i].qos = vms[i];
 		for (unsigned k = 0; k < VOLS; k++)
-			vfs[i].disks[k] = &vols[k];
+			vfs[i].disks[k] = &vols[k], vms[i]->disk[k] = &vols[k];
 	}
 }
 

@@ -3,6 +3,7 @@
  */
 #include "initiator/config.h"
 #include "initiator/front_shm.h"
+#include "initiator/front_vhost.h"
 #include "initiator/vf.h"
 
 #include "tests/lib/unit.h"
@@ -108,6 +109,39 @@ void
 path_info_put(const struct path_info *i)
 {
 	CHECK(i != NULL);
+}
+
+/* Sockets of disks: what would be opened and closed. */
+static unsigned sockets;
+static bool no_socket;
+
+int
+vhost_dev_add(struct initiator *i, const struct vm *vm, unsigned disk,
+	      const struct vhost_config *cfg, struct vhost_dev **ret, struct err *err)
+{
+	(void)i;
+	CHECK(vm->disks[disk] != NULL);
+	if (no_socket)
+		return err_set(err, -EADDRINUSE, "%s: another daemon answers there", cfg->socket);
+	*ret = malloc(sizeof(*cfg));
+	memcpy(*ret, cfg, sizeof(*cfg));
+	sockets++;
+	return 0;
+}
+
+void
+vhost_dev_remove(struct vhost_dev *d)
+{
+	free(d);
+	sockets--;
+}
+
+bool
+vhost_dev_same(const struct vhost_dev *d, const struct vhost_config *cfg)
+{
+	if (!d || !cfg)
+		return !d && !cfg;
+	return !memcmp(d, cfg, sizeof(*cfg));
 }
 
 static unsigned told;
@@ -543,6 +577,47 @@ test_vm_that_is_removed_loses_its_clients_and_they_keep_their_disks_till_then(vo
 	world_end();
 }
 
+static void
+test_vm_opens_the_sockets_of_its_disks_and_closes_them(void)
+{
+	char a[][64] = { "a" }, b[][64] = { "b" };
+	struct vhost_config s = { .socket = "/s", .queues = 1 };
+	struct vm_config x = { .name = "x", .uid = 7, .nr_disks = 1, .disks = a, .vhost = &s };
+	struct vm_config y = { .name = "y", .uid = 7, .nr_disks = 1, .disks = b, .vhost = &s };
+	struct vm_config shm = { .name = "z", .uid = 7, .nr_disks = 1, .disks = a };
+	struct err err = { 0 };
+	struct vf *vf;
+
+	world_begin();
+	volume("a", 0, 1);
+	volume("b", 1, 1);
+	CHECK_EQ(vm_add(&in, &x, &err), 0);
+	CHECK_EQ(vm_add(&in, &y, &err), 0); /* one user, many VMs */
+	CHECK_EQ(vm_add(&in, &shm, &err), 0);
+	CHECK_EQ(sockets, 2);
+	CHECK(vm_same(vm_find(&in, "x"), &x));
+	s.read_only = true;
+	CHECK(!vm_same(vm_find(&in, "x"), &x));
+	vf = vf_for_peer(&in, 7, 1, &err);
+	CHECK_STR(vf->name, "z"); /* disks with a socket are nobody else's */
+	vf_put(vf);
+	vf = vf_for_disk(&in, "x", volume_find(&in, "a"), 0, 1);
+	CHECK(vf->disks[0] == volume_find(&in, "a"));
+	vf_put(vf);
+	CHECK_EQ(vm_remove(&in, "x", &err), 0);
+	CHECK_EQ(sockets, 1);
+	no_socket = true;
+	CHECK_EQ(vm_add(&in, &x, &err), -EADDRINUSE);
+	CHECK(vm_find(&in, "x") == NULL);
+	no_socket = false;
+	CHECK_EQ(vm_remove(&in, "y", &err), 0);
+	CHECK_EQ(vm_remove(&in, "z", &err), 0);
+	CHECK_EQ(sockets, 0);
+	CHECK_EQ(volume_remove(&in, "a", &err), 0); /* nobody counts it any more */
+	CHECK_EQ(volume_remove(&in, "b", &err), 0);
+	world_end();
+}
+
 /* ---- applying a file ---- */
 
 static void
@@ -614,6 +689,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_volume_that_cannot_be_leaves_nothing_behind),
 	UNIT_TEST(test_volume_shares_paths_and_the_last_one_ends_them),
 	UNIT_TEST(test_vf_has_the_disks_of_the_entry_with_its_uid),
+	UNIT_TEST(test_vm_opens_the_sockets_of_its_disks_and_closes_them),
 	UNIT_TEST(test_vm_that_is_removed_loses_its_clients_and_they_keep_their_disks_till_then),
 	UNIT_TEST(test_config_apply_touches_only_what_changed),
 };

@@ -1,0 +1,244 @@
+/* When the client of a shared-memory queue is woken: a real ring and a real eventfd, with a client
+ * that only moves its flag and indices.
+ */
+#include "initiator/front_shm_wake.h"
+
+#include "common/wire.h"
+#include "initiator/client/sluice.h"
+#include "tests/lib/unit.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static struct sluice_ring shared;
+static struct shm_wake wake;
+static struct ring *ring;
+static int fd;
+static unsigned ends;
+
+static void
+ended(void *arg)
+{
+	(void)arg;
+	ends++;
+}
+
+static bool
+start(void)
+{
+	struct ring_config cfg = { .entries = 8, .name = "test" };
+
+	fd = eventfd(0, EFD_NONBLOCK);
+	ends = 0;
+	memset(&shared, 0, sizeof(shared));
+	if (!CHECK_EQ(ring_new(&cfg, &ring, NULL), 0))
+		return false;
+	wake = (struct shm_wake){ .ring = ring, .shared = &shared, .fd = fd, .ended = ended };
+	shm_wake_init(&wake);
+	return true;
+}
+
+static void
+stop(void)
+{
+	ring_free(ring);
+	close(fd);
+}
+
+static void
+fire(struct ring_timer *t)
+{
+	(void)t;
+}
+
+static void
+turn(void)
+{
+	struct ring_timer t;
+
+	ring_timer_init(&t, fire);
+	ring_timer_set(ring, &t, ring_now(ring));
+	ring_turn(ring);
+	ring_timer_del(&t);
+}
+
+/* How often the client was woken since the last time. */
+static uint64_t
+woken(void)
+{
+	uint64_t n = 0;
+
+	turn();
+	return read(fd, &n, sizeof(n)) == sizeof(n) ? n : 0;
+}
+
+static void
+completed(uint32_t unread, uint32_t inflight)
+{
+	shm_wake_due(&wake);
+	shm_wake_turn(&wake, unread, inflight);
+}
+
+static void
+test_a_client_that_is_awake_is_left_alone(void)
+{
+	if (!start())
+		return;
+	completed(1, 0);
+	CHECK(!shm_wake_idle(&wake, true));
+	CHECK_EQ(woken(), 0);
+	stop();
+}
+
+static void
+test_a_sleeping_client_is_woken_once_for_half_of_what_it_has_in_flight(void)
+{
+	if (!start())
+		return;
+	shared.cq_need_wakeup = 1;
+	completed(1, 7);
+	completed(3, 5);
+	CHECK_EQ(woken(), 0);
+	completed(4, 4);
+	CHECK_EQ(shared.cq_need_wakeup, 0);
+	completed(5, 3);
+	CHECK_EQ(woken(), 1);
+	stop();
+}
+
+static void
+test_a_sleeping_client_is_woken_before_the_reactor_sleeps(void)
+{
+	if (!start())
+		return;
+	shared.cq_need_wakeup = 1;
+	completed(1, 7);
+	CHECK(shm_wake_idle(&wake, true)); /* one more look first */
+	CHECK_EQ(woken(), 0);
+	shm_wake_idle(&wake, true);
+	CHECK_EQ(woken(), 1);
+	stop();
+}
+
+static void
+test_a_sleeping_client_is_woken_when_a_spinning_reactor_has_nothing_to_do(void)
+{
+	if (!start())
+		return;
+	shared.cq_need_wakeup = 1;
+	completed(1, 7);
+	CHECK(!shm_wake_idle(&wake, false)); /* one more look first */
+	CHECK_EQ(woken(), 0);
+	CHECK(shm_wake_idle(&wake, false));
+	CHECK_EQ(woken(), 1);
+	stop();
+}
+
+static void
+test_a_sleeping_client_is_not_kept_waiting_by_the_work_of_others(void)
+{
+	if (!start())
+		return;
+	shared.cq_need_wakeup = 1;
+	completed(1, 7);
+	usleep(1000);
+	turn();
+	shm_wake_turn(&wake, 1, 7);
+	CHECK_EQ(woken(), 1);
+	stop();
+}
+
+static void
+test_an_eventfd_that_blocks_and_is_full_holds_up_nobody(void)
+{
+	uint64_t full = UINT64_MAX - 1, n;
+
+	if (!start())
+		return;
+	CHECK_EQ(write(fd, &full, sizeof(full)), sizeof(full));
+	CHECK_EQ(fcntl(fd, F_SETFL, 0), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		shared.cq_need_wakeup = 1;
+		completed(1, 0);
+		turn();
+		turn();
+	}
+	CHECK(wake.busy);
+	CHECK_EQ(read(fd, &n, sizeof(n)), sizeof(n));
+	while (wake.busy) /* the one that waited, and one for all that came meanwhile */
+		ring_turn(ring);
+	CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	CHECK(woken() > 0);
+	stop();
+}
+
+static void
+test_a_write_that_waits_is_given_up_when_the_queue_ends(void)
+{
+	uint64_t full = UINT64_MAX - 1;
+
+	if (!start())
+		return;
+	CHECK_EQ(write(fd, &full, sizeof(full)), sizeof(full));
+	CHECK_EQ(fcntl(fd, F_SETFL, 0), 0);
+	shared.cq_need_wakeup = 1;
+	completed(1, 0);
+	while (!wake.busy)
+		turn();
+	shm_wake_end(&wake);
+	while (ends == 0)
+		ring_turn(ring);
+	CHECK(!wake.busy);
+	stop();
+}
+
+/* A client that moves only while the reactor sleeps. */
+static void
+wake_a_slow_one(void)
+{
+	shared.cq_need_wakeup = 1;
+	completed(1, 0);
+	shm_wake_idle(&wake, false);
+	shm_wake_idle(&wake, true);
+	turn();
+	shared.cq_head++;
+	shm_wake_idle(&wake, false);
+}
+
+static void
+test_a_client_that_moves_only_while_we_sleep_is_taken_to_share_our_core(void)
+{
+	if (!start())
+		return;
+	for (unsigned i = 0; i < 5; i++)
+		wake_a_slow_one();
+	CHECK(wake.shares);
+	/* One that moves at once proves the contrary. */
+	shared.cq_need_wakeup = 1;
+	completed(1, 0);
+	shared.cq_head++;
+	shm_wake_idle(&wake, false);
+	shared.cq_need_wakeup = 1;
+	completed(1, 0);
+	CHECK(!wake.shares);
+	stop();
+}
+
+static const struct unit_test tests[] = {
+	UNIT_TEST(test_a_client_that_is_awake_is_left_alone),
+	UNIT_TEST(test_a_sleeping_client_is_woken_once_for_half_of_what_it_has_in_flight),
+	UNIT_TEST(test_a_sleeping_client_is_woken_before_the_reactor_sleeps),
+	UNIT_TEST(test_a_sleeping_client_is_woken_when_a_spinning_reactor_has_nothing_to_do),
+	UNIT_TEST(test_a_sleeping_client_is_not_kept_waiting_by_the_work_of_others),
+	UNIT_TEST(test_an_eventfd_that_blocks_and_is_full_holds_up_nobody),
+	UNIT_TEST(test_a_write_that_waits_is_given_up_when_the_queue_ends),
+	UNIT_TEST(test_a_client_that_moves_only_while_we_sleep_is_taken_to_share_our_core),
+};
+
+int
+main(int argc, char **argv)
+{
+	return unit_main(argc, argv, tests, ARRAY_SIZE(tests));
+}

@@ -1,6 +1,8 @@
 noinst_LIBRARIES += %D%/libcommon.a
 
 %C%_libcommon_a_SOURCES = \
+	%D%/bucket.c \
+	%D%/bucket.h \
 	%D%/buf.c \
 	%D%/buf.h \
 	%D%/chan.c \
@@ -29,6 +31,10 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/digest.h \
 	%D%/err.c \
 	%D%/err.h \
+	%D%/file.c \
+	%D%/file.h \
+	%D%/heap.c \
+	%D%/heap.h \
 	%D%/guard.c \
 	%D%/guard.h \
 	%D%/list.h \

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum { EXIT_REFUSED = 1, EXIT_USAGE = 2 };
-enum { OPERANDS_MAX = 6, WORDS_MAX = 64, PARAM_MAX = 32 };
+enum { OPERANDS_MAX = 12, WORDS_MAX = 64, PARAM_MAX = 32 };
 
 /* What a verb takes besides its operands. */
 enum {
@@ -32,12 +32,14 @@ enum {
 	GIVES_EVENTS = 8,  /* it listens until it is interrupted */
 	TAKES_QUEUES = 16, /* --queues, --depth */
 	TAKES_FORCE = 32,  /* --force */
+	TAKES_SAVE = 64,   /* --save */
 };
 
 struct verb {
 	const char *words;      /* "ns add"; the method's name has "." for the blank */
 	const char *operands;   /* as shown: "SUBSYSTEM SPEC"; the last may be "[X]" */
-	/* their names, in order: "nqn device"; "nsid#" is a number, "disks@" a list */
+	/* their names, in order: "nqn device"; "nsid#" is a number, "disks@" a list, "limits="
+	   what the words KEY=VALUE from there on say */
 	const char *params;
 	unsigned takes;
 	const char *help;
@@ -81,6 +83,12 @@ static const struct verb verbs[] = {
 	{"vm add", "NAME VOLUME,... [UID]", "name disks@ uid#", 0,
 	 "give clients of that user these disks"},
 	{"vm remove", "NAME", "name", 0, "remove a VM, disconnect its clients"},
+	{"qos show", "[NAME]", "name", TAKES_WATCH, "limits of volumes and VMs, and what they held"},
+	{"qos set", "NAME LIMIT=RATE...", "name limits=", TAKES_SAVE,
+	 "limit a volume or VM; RATE may be COMMITTED,PEAK or none"},
+	{"qos clear", "NAME", "name", TAKES_SAVE, "take its limits away"},
+	{"qos refund", "NAME AMOUNT", "name amount", 0,
+	 "let it do so much more: 500iops, 1M, 4096bytes"},
 	{"ublk add", "VOLUME", "volume", TAKES_QUEUES,
 	 "make a volume a block device, and print its path"},
 	{"ublk del", "DEVICE", "name", TAKES_FORCE, "delete such a device"},
@@ -89,7 +97,7 @@ static const struct verb verbs[] = {
 
 struct options {
 	const char *socket;
-	bool json, watch;
+	bool json, watch, save;
 	uint64_t interval;      /* us */
 	uint32_t nsid;          /* 0: not given, as of the next two */
 	uint32_t queues, depth;
@@ -108,6 +116,8 @@ static const struct cli_opt opts[] = {
 	  CLI_DURATION, AT(interval), 10000, UINT64_C(86400000000) },
 	{ "nsid", 'n', "NSID", "with \"ns add\": its namespace id, otherwise the first free one",
 	  CLI_U32, AT(nsid), 1, 0xfffffffe },
+	{ "save", 'S', NULL, "with \"qos set\" and \"qos clear\": in the configuration file, too",
+	  CLI_FLAG, AT(save), 0, 0 },
 	{ "queues", 0, "N", "with \"ublk add\": of the device, otherwise one for each reactor",
 	  CLI_U32, AT(queues), 1, 64 },
 	{ "depth", 0, "N", "with \"ublk add\": requests of a queue at a time, otherwise 128",
@@ -247,6 +257,38 @@ put_list(struct conf_writer *w, const char *name, const char *value)
 	conf_end(w);
 }
 
+/* KEY=VALUE: a word or, with commas, a list of them. */
+static int
+put_setting(struct conf_writer *w, const char *word, struct err *err)
+{
+	const char *value = strchr(word, '=');
+	char key[PARAM_MAX];
+
+	if (!value || value == word || (size_t)(value - word) >= sizeof(key))
+		return err_set(err, -EINVAL, "'%s' is not of the form LIMIT=RATE", word);
+	snprintf(key, sizeof(key), "%.*s", (int)(value - word), word);
+	if (strchr(++value, ','))
+		put_list(w, key, value);
+	else
+		conf_put_str(w, key, value);
+	return 0;
+}
+
+static int
+put_settings(struct conf_writer *w, const char *name, int argc, char **argv, struct err *err)
+{
+	char key[PARAM_MAX];
+	int rc = 0;
+
+	snprintf(key, sizeof(key), "%.*s", (int)strcspn(name, "="), name);
+	conf_begin_object(w, key);
+	for (int i = 0; i < argc && rc == 0; i++)
+		rc = put_setting(w, argv[i], err);
+	if (rc == 0)
+		conf_end(w);
+	return rc;
+}
+
 static int
 put_param(struct conf_writer *w, char *name, const char *operand, const char *value,
           struct err *err)
@@ -298,6 +340,8 @@ put_operands(struct conf_writer *w, const struct verb *v, int argc, char **argv,
 
 	for (; rc == 0 && next_word(&operands, operand, sizeof(operand)); i++) {
 		next_word(&params, name, sizeof(name));
+		if (i < argc && strchr(name, '='))
+			return put_settings(w, name, argc - i, argv + i, err);
 		if (i < argc) {
 			value = absolute(name, argv[i], buf, sizeof(buf));
 			rc = put_param(w, name, operand, value, err);
@@ -323,8 +367,6 @@ verb_params(const struct verb *v, int argc, char **argv, const struct options *o
 	conf_writer_init(&w, false);
 	conf_begin_object(&w, NULL);
 	rc = put_operands(&w, v, argc, argv, err);
-	if (o->nsid)
-		conf_put_u64(&w, "nsid", o->nsid);
 	if (o->queues)
 		conf_put_u64(&w, "queues", o->queues);
 	if (o->depth)
@@ -335,6 +377,10 @@ verb_params(const struct verb *v, int argc, char **argv, const struct options *o
 		conf_writer_fini(&w);
 		return rc;
 	}
+	if (o->nsid)
+		conf_put_u64(&w, "nsid", o->nsid);
+	if (o->save)
+		conf_put_bool(&w, "save", true);
 	conf_end(&w);
 	*ret = conf_writer_take(&w);
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
@@ -469,6 +515,8 @@ check_options(const struct verb *v, const struct options *o, struct err *err)
 {
 	if (o->nsid && !(v->takes & TAKES_NSID))
 		return err_set(err, -EINVAL, "--nsid goes with \"ns add\" only");
+	if (o->save && !(v->takes & TAKES_SAVE))
+		return err_set(err, -EINVAL, "--save goes with \"qos set\" and \"qos clear\" only");
 	if ((o->queues || o->depth) && !(v->takes & TAKES_QUEUES))
 		return err_set(err, -EINVAL, "--queues and --depth go with \"ublk add\" only");
 	if (o->force && !(v->takes & TAKES_FORCE))

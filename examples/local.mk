@@ -1,5 +1,6 @@
 EXTRA_DIST += \
 	%D%/initiator-two-targets.json \
+	%D%/qos.json \
 	%D%/quickstart \
 	%D%/quickstart.py \
 	%D%/shm-hello.c \

@@ -33,6 +33,7 @@ config_new(const char *name)
 	c->cpus[0] = -1;
 	c->buffers = 16 << 20;
 	c->zero_copy = CHAN_ZC_AUTO;
+	qos_init(&c->capacity);
 	return c;
 }
 
@@ -259,7 +260,7 @@ read_root(struct config *c, const struct initiator *in, const struct conf_node *
 {
 	static const char *const known[] = {"control", "shm",       "reactors",  "poll_us",
 					    "buffers", "zero_copy", "placement", "hosts",
-					    "volumes", "vms",       "ublk",      NULL};
+					    "volumes", "vms",       "ublk",      "capacity", NULL};
 	int ret;
 
 	ret = conf_as_object(root, err);
@@ -267,6 +268,8 @@ read_root(struct config *c, const struct initiator *in, const struct conf_node *
 		ret = conf_check_keys(root, known, err);
 	if (!ret)
 		ret = config_read_settings(c, root, err);
+	if (!ret)
+		ret = qos_read_capacity(conf_get(root, "capacity"), &c->capacity, err);
 	if (!ret)
 		ret = read_hosts(c, in, root, dir, err);
 	if (!ret)

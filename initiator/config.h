@@ -5,7 +5,7 @@
  * reload" another struct config is applied: what is the same in both is not touched.
  *
  * What can fail: everything a human can mistype, told with file, line and place. Keys of what is
- * designed but not built (qos, stages) are refused, not ignored: who writes them
+ * designed but not built (stages) are refused, not ignored: who writes them
  * relies on them.
  */
 #ifndef SLUICE_INITIATOR_CONFIG_H
@@ -28,6 +28,7 @@ struct config {                 /* ours, strings too */
 	bool placement_direct;
 	struct path_config *hosts;
 	unsigned nr_hosts;
+	struct qos_config capacity;
 	struct volume_config *volumes;
 	unsigned nr_volumes;
 	struct vm_config *vms;
@@ -51,6 +52,11 @@ void vm_config_fini(struct vm_config *vm);
 
 /* "reactors": [cpu...] or a number, and the other settings that are read at start only. */
 int config_read_settings(struct config *c, const struct conf_node *root, struct err *err);
+
+/* The file at path again, with qos in place of what its volume (else VM) of that name has as
+ * "qos"; everything else stays. -ENOENT: no such entry is in the file. */
+int config_save_qos(const char *path, bool volume, const char *name, const struct qos_config *q,
+		    struct err *err);
 
 /* Makes volumes and VMs what c says; front_ublk_apply() does that, and the ublk devices. Clients of
  * a VM that leaves or changes are disconnected. Reactor 0. On failure the rest is applied all the

@@ -80,6 +80,33 @@ come(struct initiator *in, const struct config *c, struct err *first)
 			note(first, &e);
 }
 
+/* Limits change under those who stay. */
+static void
+set_limits(struct initiator *in, const struct config *c)
+{
+	bool was = qos_limited(&in->capacity->cfg), is = qos_limited(&c->capacity);
+	struct volume *v;
+	struct vm *vm;
+
+	list_for_each(&in->volumes, v, node) {
+		const struct volume_config *cfg = volume_of(c, v->name);
+
+		if (was != is)
+			atomic_fetch_add(&v->limits, is ? 1u : -1u);
+		if (cfg && !qos_same(&v->qos->cfg, &cfg->qos))
+			volume_set_qos(v, &cfg->qos);
+	}
+	for (unsigned i = 0; i < c->nr_vms; i++) {
+		vm = vm_find(in, c->vms[i].name);
+		if (vm && !qos_same(&vm->qos->node.cfg, &c->vms[i].qos))
+			vm_set_qos(in, vm, &c->vms[i].qos);
+	}
+	if (!was && !is)
+		return;
+	sched_set(in->capacity, &c->capacity, ring_now(in->reactors[0].ring));
+	sched_kick(in);
+}
+
 int
 config_apply(struct initiator *in, struct config *c, struct err *err)
 {
@@ -94,6 +121,7 @@ config_apply(struct initiator *in, struct config *c, struct err *err)
 	initiator_unlock(in);
 	leave(in, c, &first);
 	come(in, c, &first);
+	set_limits(in, c);
 	if (first.code && err)
 		*err = first;
 	return first.code;

@@ -258,13 +258,14 @@ config_read_volume(const struct conf_node *n, struct volume_config *v, struct er
 	int ret;
 
 	*v = (struct volume_config){ 0 };
+	qos_init(&v->qos);
 	ret = conf_as_object(n, err);
 	if (!ret)
 		ret = conf_check_keys(n, known, err);
 	if (!ret)
 		ret = read_name(n, "name", v->name, err);
 	if (!ret)
-		ret = refuse(n, "qos", "rate limits are", err);
+		ret = qos_read(conf_get(n, "qos"), &v->qos, err);
 	if (!ret)
 		ret = refuse(n, "stages", "compression and encryption are", err);
 	if (!ret)
@@ -372,13 +373,14 @@ config_read_vm(const struct conf_node *n, struct vm_config *vm, struct err *err)
 	int ret;
 
 	*vm = (struct vm_config){.uid = geteuid()};
+	qos_init(&vm->qos);
 	ret = conf_as_object(n, err);
 	if (!ret)
 		ret = conf_check_keys(n, known, err);
 	if (!ret)
 		ret = read_name(n, "name", vm->name, err);
 	if (!ret)
-		ret = refuse(n, "qos", "rate limits are", err);
+		ret = qos_read(conf_get(n, "qos"), &vm->qos, err);
 	if (!ret)
 		ret = conf_get_u32(n, "uid", 0, 0xfffffffe, &vm->uid, err);
 	return ret < 0 ? ret : read_disks(vm, n, err);

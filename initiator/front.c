@@ -30,10 +30,20 @@ free_contexts(const struct reactor *r, unsigned *ret)
 }
 
 unsigned
+front_free(const struct reactor *r)
+{
+	unsigned free;
+
+	return free_contexts(r, &free) ? free : 0;
+}
+
+unsigned
 front_share(const struct vq *q, unsigned n, unsigned free)
 {
 	unsigned more = beyond_sure(q), sure = more ? 0 : IO_SURE - q->inflight;
 
+	if (q->sched.nr_held > 0)
+		return 0;
 	return MIN(n, sure + (free > more ? (free - more + 1) / 2 : 0));
 }
 
@@ -56,6 +66,9 @@ front_poll(struct reactor *r)
 	unsigned free;
 	struct vq *q;
 
+	list_for_each (&r->vqs, q, node)
+		if (q->ending && q->sched.nr_held > 0)
+			sched_drop(q);
 	tell_all(r, VQ_TURN);
 	if (!free_contexts(r, &free))
 		return;

@@ -49,6 +49,7 @@ struct vq {
 	unsigned inflight;        /* ios between io_start() and complete() */
 	bool touched;             /* complete() was called in this turn */
 	struct list touched_node; /* io.c's: queues to be flushed */
+	struct sched_vq sched;    /* what is held of it */
 	bool ending;              /* no more is fetched; ended() when inflight is 0 */
 	void (*ended)(struct vq *q);
 	uint64_t fetched, completed, bad; /* METER_GET */
@@ -62,6 +63,7 @@ struct vf {               /* one client or VM; lock of the initiator */
 	uint32_t id;
 	char name[64];                      /* of its "vms" entry */
 	struct volume *disks[VF_DISKS_MAX]; /* [nsid - 1]; counted */
+	struct sched_vm *qos;               /* limits of its "vms" entry; counted */
 	struct mem_table *mem;              /* current; counted */
 	uint32_t uid, pid;                  /* peer credentials */
 	bool holds; /* while it is there its volumes cannot be removed */
@@ -79,8 +81,10 @@ void front_poll(struct reactor *r); /* fetches what is in its queues; once in ea
 /* For ring_set_idle_hook(): arg is the reactor. While it spins: is there work? Before it sleeps:
  * arms the queues first. */
 bool front_idle(void *arg, bool sleep);
+/* Contexts that front_share() deals out; what fetch() is given. */
+unsigned front_free(const struct reactor *r);
 /* Of n commands those that a queue may take: up to IO_SURE, and of the free contexts that are not
- * spare as many as it leaves free for others. */
+ * spare as many as it leaves free for others; none while something of it is held. */
 unsigned front_share(const struct vq *q, unsigned n, unsigned free);
 
 /* On reactor 0, without the lock: every VF that has vol as a disk is told. */

@@ -328,7 +328,7 @@ queue_fetch(struct vq *vq, unsigned *free)
 	}
 	n = MIN(n, (uint32_t)SHM_BATCH);
 	got = front_share(vq, n, *free);
-	while (q->sq_head - first < got && take_command(q))
+	while (q->sq_head - first < got && !q->vq.sched.nr_held && take_command(q))
 		;
 	got = q->sq_head - first;
 	if (got > 0)

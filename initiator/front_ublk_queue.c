@@ -191,7 +191,7 @@ queue_fetch(struct vq *vq, unsigned *free)
 	unsigned n = takeable(q), may = front_share(vq, n, *free), got = 0;
 	struct io *io;
 
-	while (got < may && (io = io_get(vq->r))) {
+	while (got < may && !vq->sched.nr_held && (io = io_get(vq->r))) {
 		uint16_t tag = q->arrived[q->first];
 
 		q->first = (q->first + 1) % q->depth;

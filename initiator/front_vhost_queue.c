@@ -182,7 +182,7 @@ queue_fetch(struct vq *vq, unsigned *free)
 		return true;
 	vring_disarm(&q->ring);
 	share = front_share(vq, BATCH, *free);
-	while (got < share && take_chain(q))
+	while (got < share && !vq->sched.nr_held && take_chain(q))
 		got++;
 	*free -= MIN(*free, got);
 	if (q->ring.why)

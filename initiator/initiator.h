@@ -22,6 +22,7 @@ struct initiator {
 	bool placement_direct;  /* every payload by its own receive */
 	size_t buffers;         /* bytes of buffer pool, all reactors */
 	struct list volumes, paths, vfs, vms;
+	struct sched_node *capacity; /* of "capacity"; without limits unless it is set */
 	struct list path_uses;  /* volume.c: which paths exist for the volumes */
 	struct path_config *hosts; /* every connection that "hosts" tells of, ours */
 	unsigned nr_hosts;

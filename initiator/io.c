@@ -1,9 +1,10 @@
 /* The I/O context. See io.h for its life.
  *
- * io_start() begins to cut; io_issue() makes up to IO_PARTS parts and gives each to a path of its
- * member, and goes on as they end. A part that failed in a way that may pass is sent again;
- * otherwise its status becomes the io's, if it is the first. When all parts were made and have
- * ended io_end() puts the io on the ready list; io_turn() completes it to its front.
+ * io_start() asks the scheduler where there are limits; io_go() begins to cut; io_issue() makes up
+ * to IO_PARTS parts and gives each to a path of its member, and goes on as they end. A part that
+ * failed in a way that may pass is sent again; otherwise its status becomes the io's, if it is the
+ * first. When all parts were made and have ended io_end() puts the io on the ready list; io_turn()
+ * completes it to its front.
  *
  * Where contexts run out, nothing fails: fronts stop fetching. Parts never run out, there are
  * IO_PARTS for each context: so nobody waits because parts of others wait for a dead target.
@@ -379,6 +380,8 @@ merge(struct io *io)
 	to->len += io->len;
 	list_push_back(&to->followers, &io->node);
 	METER_ADD(io->vol->stats[io->q->r->id].merged, 1);
+	if (volume_limited(io->vol))
+		sched_merged(io);
 	return true;
 }
 
@@ -393,22 +396,11 @@ issue_merging(struct reactor *r)
 }
 
 void
-io_start(struct io *io)
+io_go(struct io *io)
 {
 	struct reactor *r = io->q->r;
 	bool small_write = io->vol->merge && io->op == nvme_cmd_write && io->len <= IO_MERGE_MAX;
 
-	if (io->op == nvme_cmd_compare && io->vol->nr_members > 1) {
-		io_refuse(io, NVME_NO_RETRY(NVME_SC_INVALID_OPCODE));
-		return;
-	}
-	io->q->inflight++;
-	io->started = ring_now(r->ring);
-	io->status = io->failed_member = 0;
-	io->result = 0;
-	io->parts = 0;
-	io->cut = false;
-	io->next_member = 0;
 	if (small_write && merge(io))
 		return;
 	issue_merging(r);
@@ -416,6 +408,24 @@ io_start(struct io *io)
 		r->merging = io;
 	else
 		io_begin(io);
+}
+
+void
+io_start(struct io *io)
+{
+	if (io->op == nvme_cmd_compare && io->vol->nr_members > 1) {
+		io_refuse(io, NVME_NO_RETRY(NVME_SC_INVALID_OPCODE));
+		return;
+	}
+	io->q->inflight++;
+	io->started = ring_now(io->q->r->ring);
+	io->status = io->failed_member = 0;
+	io->result = 0;
+	io->parts = 0;
+	io->cut = false;
+	io->next_member = 0;
+	if (!volume_limited(io->vol) || sched_start(io))
+		io_go(io);
 }
 
 void

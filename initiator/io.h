@@ -59,6 +59,8 @@ void io_pool_free(struct reactor *r);
 struct io *io_get(struct reactor *r);
 /* q, mem, token, vol, op, fua, off, len, sg, nsg are filled in; range and total were judged. */
 void io_start(struct io *io);
+/* What sched_start() held may go now. */
+void io_go(struct io *io);
 /* Ends an io that was refused before it began. */
 void io_refuse(struct io *io, uint16_t status);
 void io_put(struct io *io);

@@ -10,6 +10,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/config.h \
 	%D%/config_apply.c \
 	%D%/config_read.c \
+	%D%/config_save.c \
 	%D%/config_ublk.c \
 	%D%/discover.c \
 	%D%/front.c \
@@ -70,8 +71,15 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/path_inner.h \
 	%D%/path_queue.c \
 	%D%/path_queue.h \
+	%D%/qos.c \
+	%D%/qos.h \
 	%D%/reactor.c \
 	%D%/reactor.h \
+	%D%/sched.c \
+	%D%/sched.h \
+	%D%/sched_inner.h \
+	%D%/sched_node.c \
+	%D%/sched_wait.c \
 	%D%/split.c \
 	%D%/split.h \
 	%D%/vblk.c \
@@ -83,6 +91,7 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/verbs_change.c \
 	%D%/verbs_later.c \
 	%D%/verbs_list.c \
+	%D%/verbs_qos.c \
 	%D%/verbs_table.h \
 	%D%/verbs_ublk.c \
 	%D%/vf.c \

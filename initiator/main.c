@@ -281,6 +281,7 @@ end_all(void)
 	signals_end(&signals);
 	reactors_stop(in);
 	signals_close(&signals);
+	sched_node_free(in->capacity);
 	free(in->hosts);
 	free(in->config_path);
 	free(in->control_path);
@@ -296,6 +297,9 @@ run(const struct options *o, struct config *c, struct err *err)
 	if ((res = take_settings(o, c, err)) || (res = signals_block(&signals, err)))
 		return res;
 	raise_fd_limit();
+	initiator.capacity = sched_node_new(initiator.nr_reactors);
+	if (!initiator.capacity)
+		return err_set(err, -ENOMEM, "no memory");
 	res = reactors_start(&initiator, err);
 	if (res < 0)
 		return res;

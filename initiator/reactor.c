@@ -1,8 +1,9 @@
 /* Reactors: their pools and contexts, and what ends a turn; the threads are a crew.
  *
- * A turn ends with: fetch what VFs have queued, complete what has ended, one send for each channel
- * that has something. Stopping: main lets the fronts and paths end first, turning reactor 0
- * meanwhile. What can fail: making a pool or the contexts (a sentence, nothing runs then).
+ * A turn ends with: let go what was held and is due, fetch what VFs have queued, complete what has
+ * ended, one send for each channel that has something. Stopping: main lets
+ * the fronts and paths end first, turning reactor 0 meanwhile. What can fail: making a pool or the
+ * contexts (a sentence, nothing runs then).
  */
 #include "initiator/reactor.h"
 
@@ -25,6 +26,7 @@ turn_hook(void *arg)
 {
 	struct reactor *r = arg;
 
+	sched_turn(r);
 	front_poll(r);
 	io_turn(r);
 	chan_flush_all(&r->dirty);
@@ -65,6 +67,7 @@ reactor_init(struct crew_thread *t, struct err *err)
 	r->ring = t->ring;
 	list_init(&r->dirty);
 	list_init(&r->vqs);
+	sched_init(r);
 	res = make_pools(r, err);
 	if (res < 0) {
 		pools_free(r);

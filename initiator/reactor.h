@@ -11,6 +11,7 @@
 #include "common/chan.h"
 #include "common/crew.h"
 #include "common/meter.h"
+#include "initiator/sched.h"
 
 enum { REACTORS_MAX = CREW_MAX };
 
@@ -28,6 +29,7 @@ struct reactor {
 				their front */
 	struct io_pool *ios; /* preallocated contexts and parts, see io.c */
 	struct io *merging;  /* a write that waits for a neighbour until the end of the turn */
+	struct sched_reactor sched;
 	struct chan_stats stats;
 };
 

@@ -26,6 +26,12 @@ VERB(volume_remove);
 VERB(vm_add);
 VERB(vm_remove);
 
+/* verbs_qos.c */
+VERB(qos_show);
+VERB(qos_set);
+VERB(qos_clear);
+VERB(qos_refund);
+
 /* verbs_later.c: they answer when others have. */
 VERB(grants);
 VERB(discover);

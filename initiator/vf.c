@@ -128,6 +128,7 @@ vm_free(struct vm *vm)
 	close_sockets(vm);
 	while (vm->nr_disks > 0)
 		volume_put(vm->disks[--vm->nr_disks]);
+	sched_vm_put(vm->qos);
 	free(vm);
 }
 
@@ -155,9 +156,15 @@ vm_add(struct initiator *in, const struct vm_config *cfg, struct err *err)
 		return err_set(err, -ENOMEM, "no memory for vm '%s'", cfg->name);
 	snprintf(vm->name, sizeof(vm->name), "%s", cfg->name);
 	vm->uid = cfg->uid;
+	vm->qos = sched_vm_new(in->nr_reactors);
+	if (!vm->qos) {
+		free(vm);
+		return err_set(err, -ENOMEM, "no memory for vm '%s'", cfg->name);
+	}
 	initiator_lock(in);
 	for (; vm->nr_disks < cfg->nr_disks; vm->nr_disks++)
-		vm->disks[vm->nr_disks] = volume_get(volume_find(in, cfg->disks[vm->nr_disks]));
+		vm->qos->disk[vm->nr_disks] = vm->disks[vm->nr_disks] =
+			volume_get(volume_find(in, cfg->disks[vm->nr_disks]));
 	initiator_unlock(in);
 	res = open_sockets(in, vm, cfg, err);
 	if (res) {
@@ -167,6 +174,7 @@ vm_add(struct initiator *in, const struct vm_config *cfg, struct err *err)
 	initiator_lock(in);
 	list_push_back(&in->vms, &vm->node);
 	initiator_unlock(in);
+	vm_set_qos(in, vm, &cfg->qos);
 	return 0;
 }
 
@@ -182,10 +190,24 @@ vf_to_kick(const struct initiator *in, const char *name)
 	return NULL;
 }
 
+void
+vm_set_qos(struct initiator *in, struct vm *vm, const struct qos_config *q)
+{
+	bool was = qos_limited(&vm->qos->node.cfg), is = qos_limited(q);
+
+	if (!was && !is)
+		return;
+	sched_set(&vm->qos->node, q, ring_now(in->reactors[0].ring));
+	for (unsigned i = 0; i < vm->nr_disks && was != is; i++)
+		atomic_fetch_add(&vm->disks[i]->limits, is ? 1u : -1u);
+	sched_kick(in);
+}
+
 int
 vm_remove(struct initiator *in, const char *name, struct err *err)
 {
 	struct vm *vm = vm_find(in, name);
+	struct qos_config none;
 	struct vf *vf;
 
 	if (!vm)
@@ -199,6 +221,8 @@ vm_remove(struct initiator *in, const char *name, struct err *err)
 		vf->kick = NULL;
 		kick(vf, "its vm was removed");
 	}
+	qos_init(&none);
+	vm_set_qos(in, vm, &none);
 	vm_free(vm);
 	return 0;
 }
@@ -246,6 +270,7 @@ vf_for_peer(struct initiator *in, uint32_t uid, uint32_t pid, struct err *err)
 	for (unsigned i = 0, k = 0; i < vm->nr_disks; i++)
 		if (!vm->devices[i])
 			vf->disks[k++] = volume_get(vm->disks[i]);
+	vf->qos = sched_vm_get(vm->qos);
 	vf_list(in, vf);
 	initiator_unlock(in);
 	return vf;
@@ -255,11 +280,14 @@ struct vf *
 vf_for_disk(struct initiator *in, const char *name, struct volume *disk, uint32_t uid, uint32_t pid)
 {
 	struct vf *vf = vf_new(in, name, uid, pid);
+	const struct vm *vm = vm_find(in, name);
 
 	if (!vf)
 		return NULL;
 	initiator_lock(in);
 	vf->of_device = true;
+	if (vm)
+		vf->qos = sched_vm_get(vm->qos);
 	vf->disks[0] = volume_get(disk);
 	vf_list(in, vf);
 	initiator_unlock(in);
@@ -271,6 +299,7 @@ vf_put(struct vf *vf)
 {
 	initiator_lock(vf->in);
 	list_del(&vf->node);
+	sched_vm_put(vf->qos);
 	initiator_unlock(vf->in);
 	for (unsigned i = 0; i < VF_DISKS_MAX && vf->disks[i]; i++)
 		volume_put(vf->disks[i]);

@@ -21,6 +21,7 @@ struct vm_config {
 	unsigned nr_disks;
 	char (*disks)[64];          /* names of volumes; the config's */
 	struct vhost_config *vhost; /* of each; NULL: none has a socket; the config's */
+	struct qos_config qos;
 };
 
 struct vm {
@@ -30,11 +31,14 @@ struct vm {
 	unsigned nr_disks;
 	struct volume *disks[VF_DISKS_MAX];     /* counted */
 	struct vhost_dev *devices[VF_DISKS_MAX]; /* of those with a socket; front_vhost's */
+	struct sched_vm *qos; /* counted */
 };
 
 int vm_add(struct initiator *in, const struct vm_config *cfg, struct err *err);
 /* Its clients are disconnected. */
 int vm_remove(struct initiator *in, const char *name, struct err *err);
+/* Its limits, from now on. */
+void vm_set_qos(struct initiator *in, struct vm *vm, const struct qos_config *q);
 /* The process ends: no disk has a socket any more. */
 void vms_close_sockets(struct initiator *in);
 struct vm *vm_find(const struct initiator *in, const char *name);

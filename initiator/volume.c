@@ -64,6 +64,7 @@ volume_free(struct volume *v)
 {
 	for (unsigned i = 0; i < v->nr_members; i++)
 		member_put_paths(v->in, &v->members[i]);
+	sched_node_free(v->qos);
 	free(v->members);
 	free(v);
 }
@@ -76,10 +77,15 @@ volume_new(struct initiator *in, const struct volume_config *cfg)
 	if (!v)
 		return NULL;
 	v->members = calloc(cfg->nr_members, sizeof(*v->members));
-	if (!v->members) {
+	v->qos = sched_node_new(in->nr_reactors);
+	if (!v->members || !v->qos) {
+		sched_node_free(v->qos);
+		free(v->members);
 		free(v);
 		return NULL;
 	}
+	if (in->capacity && qos_limited(&in->capacity->cfg))
+		v->limits = 1;
 	list_init(&v->node);
 	v->in = in;
 	snprintf(v->name, sizeof(v->name), "%s", cfg->name);
@@ -149,10 +155,26 @@ volume_add(struct initiator *in, const struct volume_config *cfg, struct volume 
 	paths_settle(in);
 	if (res)
 		return res;
+	volume_set_qos(v, &cfg->qos);
 	volume_look(v); /* its paths may be other volumes' and long since live */
 	if (ret)
 		*ret = v;
 	return 0;
+}
+
+void
+volume_set_qos(struct volume *v, const struct qos_config *q)
+{
+	bool was = qos_limited(&v->qos->cfg), is = qos_limited(q);
+
+	if (!was && !is)
+		return;
+	sched_set(v->qos, q, ring_now(v->in->reactors[0].ring));
+	if (is && !was)
+		atomic_fetch_add(&v->limits, 1);
+	else if (was && !is)
+		atomic_fetch_sub(&v->limits, 1);
+	sched_kick(v->in);
 }
 
 struct volume *

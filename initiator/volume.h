@@ -41,6 +41,7 @@ struct volume_config {
 	char name[64];
 	uint32_t block, max_part; /* bytes, judged */
 	bool merge;
+	struct qos_config qos;
 	unsigned nr_members;
 	struct member_config *members; /* the config's */
 };
@@ -100,11 +101,21 @@ struct volume {
 	uint16_t oncs;            /* optional commands that all members know */
 	uint32_t block, max_part; /* as configured */
 	uint64_t shrunk_to;       /* the smaller capacity that was logged last; 0: none */
+	struct sched_node *qos;   /* ours: its limits and their books */
+	_Atomic unsigned limits;  /* of the volume, of VMs that have it, of the capacity: how many
+				     there are */
 	unsigned refs; /* VFs and "vms" entries that have it as a disk, and one for being listed */
 	unsigned nr_members;
 	struct member *members;
 	struct volume_stats stats[REACTORS_MAX];
 };
+
+/* Something limits its I/O. */
+static inline bool
+volume_limited(const struct volume *v)
+{
+	return atomic_load_explicit(&v->limits, memory_order_relaxed) > 0;
+}
 
 int volume_add(struct initiator *in, const struct volume_config *cfg, struct volume **ret,
 	       struct err *err);
@@ -116,6 +127,9 @@ const struct volume *volume_of_member(const struct initiator *in, const char *nq
 struct volume *volume_find(const struct initiator *in, const char *name);
 bool volume_same(const struct volume *v,
 		 const struct volume_config *cfg); /* nothing to be changed */
+
+/* Its limits, from now on. */
+void volume_set_qos(struct volume *v, const struct qos_config *q);
 
 /* Counts. volume_put() may free it and stop its paths. */
 struct volume *volume_get(struct volume *v);

@@ -10,6 +10,7 @@
 
 #include "common/conf.h"
 #include "common/conf_write.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "target/config_plain.h"
 #include "target/ids.h"
@@ -49,63 +50,6 @@ describe(const struct ns *ns)
 	conf_put_bool(&w, "auto_attach", ns->auto_attach);
 	conf_end(&w);
 	return conf_writer_take(&w);
-}
-
-static int
-write_all(int fd, const char *text)
-{
-	size_t n = strlen(text);
-
-	while (n > 0) {
-		ssize_t done = write(fd, text, n);
-
-		if (done < 0 && errno != EINTR)
-			return -errno;
-		if (done > 0) {
-			text += done;
-			n -= (size_t)done;
-		}
-	}
-	return fsync(fd) ? -errno : 0;
-}
-
-static int
-sync_dir(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = fsync(fd) ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
-int
-file_replace(const char *path, const char *text, struct err *err)
-{
-	char tmp[PATH_SIZE + 8], dir[PATH_SIZE];
-	const char *slash = strrchr(path, '/');
-	int fd, ret;
-
-	if (strlen(path) >= PATH_SIZE)
-		return err_set(err, -ENAMETOOLONG, "the path %.40s... is too long", path);
-	snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
-	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return err_set(err, -errno, "cannot write %s: %s", tmp, strerror(errno));
-	ret = write_all(fd, text);
-	close(fd);
-	if (!ret && rename(tmp, path))
-		ret = -errno;
-	if (!ret)
-		ret = sync_dir(dir);
-	if (!ret)
-		return 0;
-	unlink(tmp);
-	return err_set(err, ret, "cannot write %s: %s", path, strerror(-ret));
 }
 
 static int
@@ -269,7 +213,7 @@ ns_store_delete(struct reactor *from, struct ns *ns, struct err *err)
 	if (unlink(path) && errno != ENOENT)
 		log_error("namespace %u of %s: cannot remove %s: %s", ns->nsid, s->nqn, path,
 		          strerror(errno));
-	if (sync_dir(s->ns_dir))
+	if (file_sync_dir(s->ns_dir))
 		log_warn("namespace %u of %s: cannot sync %s", ns->nsid, s->nqn, s->ns_dir);
 	ns_remove(from, ns);
 	return 0;

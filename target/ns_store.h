@@ -33,9 +33,6 @@ void ns_store_capacity(const struct subsys *s, uint64_t *total, uint64_t *unallo
  * is logged and left alone. */
 int ns_store_load(struct reactor *from, struct subsys *s, struct err *err);
 
-/* Writes text to path, whole or not at all, durable when it returns. */
-int file_replace(const char *path, const char *text, struct err *err);
-
 /* A managed namespace was resized: its description follows. */
 void ns_store_resized(struct ns *ns);
 

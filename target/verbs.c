@@ -8,12 +8,12 @@
 
 #include "common/conf.h"
 #include "common/ctl_server.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/meter.h"
 #include "common/report.h"
 #include "target/config.h"
 #include "target/ctrl.h"
-#include "target/ns_store.h"
 #include "target/verbs_table.h"
 
 #include <errno.h>

@@ -12,6 +12,7 @@ endif
 # Unit tests: tests/unit/test_x.c is one more line here, %D%/unit/test_x.
 unit_tests = \
 	%D%/unit/test_assoc_steps \
+	%D%/unit/test_bucket \
 	%D%/unit/test_cli \
 	%D%/unit/test_conf \
 	%D%/unit/test_conf_write \
@@ -26,6 +27,7 @@ unit_tests = \
 	%D%/unit/test_err \
 	%D%/unit/test_front \
 	%D%/unit/test_front_shm \
+	%D%/unit/test_heap \
 	%D%/unit/test_front_shm_wake \
 	%D%/unit/test_front_ublk \
 	%D%/unit/test_hosts \
@@ -49,6 +51,7 @@ unit_tests = \
 	%D%/unit/test_pdu_build \
 	%D%/unit/test_pdu_stream \
 	%D%/unit/test_pdu_stream_place \
+	%D%/unit/test_sched \
 	%D%/unit/test_show \
 	%D%/unit/test_sluice_client \
 	%D%/unit/test_subsys \
@@ -77,6 +80,7 @@ initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CU
 %C%_unit_test_front_ublk_LDADD = $(initiator_ldadd)
 %C%_unit_test_hosts_LDADD = $(initiator_ldadd)
 %C%_unit_test_iconfig_LDADD = $(initiator_ldadd)
+%C%_unit_test_sched_LDADD = $(initiator_ldadd)
 %C%_unit_test_path_LDADD = $(initiator_ldadd)
 %C%_unit_test_vblk_SOURCES = %D%/unit/test_vblk.c $(guest_sources)
 %C%_unit_test_vblk_LDADD = $(initiator_ldadd)
@@ -156,6 +160,7 @@ e2e_tests = \
 	%D%/e2e/events.py \
 	%D%/e2e/limits.py \
 	%D%/e2e/matrix.py \
+	%D%/e2e/qos.py \
 	%D%/e2e/memory.py \
 	%D%/e2e/netem.py \
 	%D%/e2e/paths.py \

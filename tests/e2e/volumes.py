@@ -131,9 +131,9 @@ def test_reload_changes_only_what_differs():
             paths = {p["nqn"]: p["cntlid"] for p in i.ctl("paths")}
             assert paths[A] == before[A] and set(paths) == {A, B}, (before, paths)
             assert i.ctl("vms")[0]["disks"] == "v, w"
-            conf["volumes"][0]["qos"] = {"iops": [1, 2]}
+            conf["volumes"][0]["qos"] = {"iops": [2, 1]}
             i.write_conf(conf)
-            refused(i, "reload", "volumes[0].qos: rate limits are not built yet")
+            refused(i, "reload", "volumes[0].qos.iops: the peak must not be below")
             assert i.state("v") == i.state("w") == "ready"
             del conf["volumes"][0]
             conf["vms"] = me("w")
@@ -197,13 +197,14 @@ def test_start_with_a_wrong_file_says_where():
     start_fails({"hosts": [], "shm": "/nowhere/at/all/shm.sock"}, says="/nowhere/at/all/shm.sock")
 
 
-def test_example_file_is_good():
-    example = os.path.join(os.environ.get("TOP_SRCDIR", "."), "examples/initiator-two-targets.json")
-    done = subprocess.run([find_program("sluice-initiator", "initiator"), "--check", "-c", example],
-                          capture_output=True, text=True, timeout=20 * SCALE, check=False)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    with open(example, encoding="utf-8") as f:
-        assert json.load(f)["volumes"]
+def test_example_files_are_good():
+    for name in "initiator-two-targets.json", "qos.json":
+        example = os.path.join(os.environ.get("TOP_SRCDIR", "."), "examples", name)
+        done = subprocess.run([find_program("sluice-initiator", "initiator"), "--check", "-c", example],
+                              capture_output=True, text=True, timeout=20 * SCALE, check=False)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        with open(example, encoding="utf-8") as f:
+            assert json.load(f)["volumes"]
 
 
 main(globals())

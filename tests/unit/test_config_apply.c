@@ -1,5 +1,6 @@
 /* Applying a configuration to a running model: what changes, what does not, and what a failure
  * leaves behind; dumping it; namespaces that hosts made. */
+#include "common/file.h"
 #include "target/config_plain.h"
 
 #include "target/ns_store.h"

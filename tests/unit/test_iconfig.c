@@ -138,12 +138,8 @@ test_iconfig_what_is_not_built_is_refused_not_ignored(void)
 	static const struct {
 		const char *text, *place, *says;
 	} rows[] = {
-		{VOLUME("\"members\":[" MEMBER_A "],\"qos\":{\"iops\":[1,2]}"), "volumes[0].qos",
-		 "rate limits are not built yet"},
 		{VOLUME("\"members\":[" MEMBER_A "],\"stages\":[{\"encrypt\":\"aes-xts\"}]"),
 		 "volumes[0].stages", "compression and encryption are not built yet"},
-		{VMS("{\"name\":\"x\",\"qos\":{},\"disks\":[]}"), "vms[0].qos",
-		 "rate limits are not built yet"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -187,6 +183,63 @@ test_iconfig_a_disk_may_have_a_socket(void)
 	CHECK(!vm_config_has_shm(&c->vms[0]));
 	CHECK(vm_config_has_shm(&c->vms[2]));
 	config_free(c);
+}
+
+static void
+test_iconfig_limits_are_single_values_or_pairs(void)
+{
+	static const char text[] =
+		"{" HOSTS ",\"capacity\":{\"iops\":90000},\"volumes\":[{\"name\":\"v\",\"members\":["
+		MEMBER_A "],\"qos\":{\"iops\":[200,400],\"bandwidth\":[\"1M\",\"2M\"],"
+		"\"read_iops\":\"none\",\"burst_ms\":0}}],\"vms\":[{\"name\":\"x\",\"disks\":[\"v\"],"
+		"\"qos\":{\"write_bandwidth\":\"4K\"}}]}";
+	struct err err = { 0 };
+	struct config *c = NULL;
+	struct qos_text t;
+
+	if (!CHECK_EQ(config_parse(&in, text, "n.json", &c, &err), 0)) {
+		fprintf(stderr, "%s\n", err.text);
+		return;
+	}
+	CHECK_STR(qos_show(&t, &c->volumes[0].qos, QOS_IOPS), "200-400");
+	CHECK_STR(qos_show(&t, &c->volumes[0].qos, QOS_BANDWIDTH), "1M-2M");
+	CHECK_STR(qos_show(&t, &c->volumes[0].qos, QOS_READ_IOPS), "-");
+	CHECK_EQ(c->volumes[0].qos.burst_ms, 0);
+	CHECK_STR(qos_show(&t, &c->vms[0].qos, QOS_WRITE_BANDWIDTH), "4K");
+	CHECK_EQ(c->vms[0].qos.burst_ms, QOS_BURST_MS);
+	CHECK_EQ(c->capacity.limit[QOS_IOPS].peak, 90000);
+	config_free(c);
+}
+
+static void
+test_iconfig_wrong_limits_name_their_place(void)
+{
+	static const struct {
+		const char *qos, *place, *says;
+	} rows[] = {
+		{"[]", "vms[0].qos", "must be"},
+		{"{\"iop\":1}", "vms[0].qos", "iops"},
+		{"{\"iops\":0}", "vms[0].qos.iops", "1-"},
+		{"{\"iops\":[2,1]}", "vms[0].qos.iops", "peak must not be below"},
+		{"{\"iops\":[1]}", "vms[0].qos.iops", "[committed, peak]"},
+		{"{\"iops\":\"many\"}", "vms[0].qos.iops", "many"},
+		{"{\"bandwidth\":1000}", "vms[0].qos.bandwidth", "must be"},
+		{"{\"iops\":100000000001}", "vms[0].qos.iops", "must be"},
+		{"{\"burst_ms\":60001}", "vms[0].qos.burst_ms", "must be"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		struct config *c = NULL;
+		char text[1024];
+
+		unit_row("%s", rows[i].qos);
+		snprintf(text, sizeof(text), "{%s,\"vms\":[{\"name\":\"x\",\"qos\":%s,\"disks\":[]}]}",
+			 HOSTS, rows[i].qos);
+		CHECK(config_parse(&in, text, "n.json", &c, &err) < 0);
+		if (!CHECK(strstr(err.text, rows[i].place) && strstr(err.text, rows[i].says)))
+			fprintf(stderr, "%s\n", err.text);
+	}
 }
 
 static void
@@ -319,6 +372,8 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_iconfig_short_forms_mean_the_same),
 	UNIT_TEST(test_iconfig_what_is_not_built_is_refused_not_ignored),
 	UNIT_TEST(test_iconfig_a_disk_may_have_a_socket),
+	UNIT_TEST(test_iconfig_limits_are_single_values_or_pairs),
+	UNIT_TEST(test_iconfig_wrong_limits_name_their_place),
 	UNIT_TEST(test_iconfig_errors_name_the_place),
 	UNIT_TEST(test_iconfig_hosts_in_a_file_are_looked_for_beside_the_configuration),
 };

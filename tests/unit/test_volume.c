@@ -183,6 +183,7 @@ world_begin(void)
 	in.hosts = hosts;
 	in.nr_hosts = 3;
 	in.shm = (struct front_shm *)&in; /* only passed on */
+	in.capacity = sched_node_new(1);
 	stops = told = 0;
 }
 
@@ -206,6 +207,7 @@ world_end(void)
 		CHECK_EQ(vm_remove(&in, list_entry(n, struct vm, node)->name, NULL), 0);
 	while ((n = list_first(&in.volumes)))
 		CHECK_EQ(volume_remove(&in, list_entry(n, struct volume, node)->name, NULL), 0);
+	sched_node_free(in.capacity);
 	CHECK_EQ(nr_paths(), 0);
 	CHECK(list_empty(&in.path_uses));
 }

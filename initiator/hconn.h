@@ -9,7 +9,7 @@
  * What can fail: connecting (ops->down with a sentence); the peer breaks a rule or touches what was
  * not granted: bytes are drained, counted by kind, logged and reported (violation), H2CTermReq
  * where it is owed, reset. Loss: the socket is reset, and after the kernel's last word every part
- * ends with PART_LOST.
+ * ends with PART_LOST, but one that the target broke a rule with: with Data Transfer Error.
  */
 #ifndef SLUICE_HCONN_H
 #define SLUICE_HCONN_H

@@ -43,13 +43,6 @@ static const struct {
 	[PERM_EMPTY] = { VIOL_PDU, { FES_INVALID_FIELD, AT_LENGTH } },
 };
 
-static void
-bad_span(struct hconn *hc, const struct span *s, enum hconn_violation kind, enum pdu_fes fes,
-         uint32_t fei)
-{
-	hconn_violate(hc, kind, s->cid, s->off, s->len, (struct pdu_fault){ fes, fei });
-}
-
 /* One that waits for an answer. */
 static struct part *
 live_part(struct hconn *hc, uint16_t cid)
@@ -57,6 +50,25 @@ live_part(struct hconn *hc, uint16_t cid)
 	struct part *p = perm_owner(&hc->perm, cid);
 
 	return p && !p->answered ? p : NULL;
+}
+
+/* The command that the target broke the rule with ends with an error; others are sent again. */
+static void
+break_span(struct hconn *hc, const struct span *s, enum hconn_violation kind,
+           struct pdu_fault fault)
+{
+	struct part *p = live_part(hc, s->cid);
+
+	if (p)
+		p->violated = true;
+	hconn_violate(hc, kind, s->cid, s->off, s->len, fault);
+}
+
+static void
+bad_span(struct hconn *hc, const struct span *s, enum hconn_violation kind, enum pdu_fes fes,
+         uint32_t fei)
+{
+	break_span(hc, s, kind, (struct pdu_fault){ fes, fei });
 }
 
 /* Judges a span; the part when it was granted, NULL after a violation. */
@@ -71,7 +83,7 @@ granted(struct hconn *hc, const struct span *s, enum perm_dir dir, struct iovec 
 		v = perm_span(&hc->perm, s->cid, s->off, s->len, dir, iov, PART_SG_MAX, ret_n);
 	if (v == PERM_OK)
 		return p;
-	hconn_violate(hc, verdicts[v].kind, s->cid, s->off, s->len, verdicts[v].fault);
+	break_span(hc, s, verdicts[v].kind, verdicts[v].fault);
 	return NULL;
 }
 

@@ -281,7 +281,7 @@ part_reset(struct hconn *hc, struct part *p)
 	p->refs = 1;            /* the response */
 	p->unsent = p->turn_r2ts = 0;
 	p->turn = 0;
-	p->answered = p->ddgst_bad = false;
+	p->answered = p->ddgst_bad = p->violated = false;
 	p->status = 0;
 	p->dw0 = p->dw1 = 0;
 }
@@ -348,6 +348,10 @@ inflight_lose(struct hconn *hc)
 		struct part *p = list_entry(list_first(&hc->parts), struct part, node);
 
 		assert(p->refs == 1 && !p->answered); /* the channel has let go of every send */
+		if (p->violated && hc->cfg.qid > 0) {
+			part_end(hc, p, NVME_SC_DATA_XFER_ERROR, 0);
+			continue;
+		}
 		if (p != &hc->connect)
 			METER_ADD(hc->stats.lost, 1);
 		part_end(hc, p, PART_LOST, 0);

@@ -51,6 +51,7 @@ struct part {
 	uint8_t turn_r2ts; /* R2Ts that came in this turn of the loop... */
 	uint64_t turn;     /* ...ring_now() of it */
 	bool answered, ddgst_bad;
+	bool violated; /* the target broke a rule with it: it is not sent again */
 	uint16_t status;
 	uint32_t dw0, dw1; /* dw1: Property Get */
 

@@ -109,6 +109,24 @@ front_idle(void *arg, bool sleep)
 	return any_work(r);
 }
 
+struct reactor *
+front_place(struct initiator *in)
+{
+	struct reactor *best = &in->reactors[0];
+
+	for (unsigned i = 1; i < in->nr_reactors; i++)
+		if (in->reactors[i].nr_queues < best->nr_queues)
+			best = &in->reactors[i];
+	best->nr_queues++;
+	return best;
+}
+
+void
+front_leave(struct reactor *r)
+{
+	r->nr_queues--;
+}
+
 void
 front_volume_changed(struct initiator *in, const struct volume *vol)
 {

@@ -62,7 +62,7 @@ queue_free(struct shm_queue *q)
 {
 	struct shm_client *c = q->client;
 
-	c->f->load[q->vq.r->id]--;
+	front_leave(q->vq.r);
 	c->nr_queues--;
 	list_del(&q->node);
 	mem_table_put(q->mem);
@@ -110,17 +110,6 @@ queue_end(struct shm_client *c, struct shm_queue *q)
 	shm_queue_end(q, c->f->r);
 }
 
-static struct reactor *
-least_loaded(struct front_shm *f)
-{
-	unsigned best = 0, i;
-
-	for (i = 1; i < f->in->nr_reactors; i++)
-		if (f->load[i] < f->load[best])
-			best = i;
-	return &f->in->reactors[best];
-}
-
 static int
 take_fd(struct shm_client *c, unsigned i)
 {
@@ -157,12 +146,11 @@ queue_add(struct shm_client *c, struct err *err)
 	q->id = c->next_id++;
 	q->kick_fd = take_fd(c, 1);
 	q->wake_fd = take_fd(c, 2);
-	q->vq.r = least_loaded(c->f);
+	q->vq.r = front_place(c->f->in);
 	q->vq.vf = c->vf;
 	q->mem = mem_table_get(c->vf->mem);
 	q->leg_home = leg_home;
 	q->broke_home = queue_broke;
-	c->f->load[q->vq.r->id]++;
 	c->nr_queues++;
 	list_push_back(&c->queues, &q->node);
 	c->legs++;

@@ -22,7 +22,6 @@ struct front_shm {
 	bool accepting, stopping;
 	struct list clients;
 	unsigned nr_clients;
-	unsigned load[REACTORS_MAX]; /* queues on each reactor */
 	void (*stopped)(void *arg);
 	void *stopped_arg;
 };

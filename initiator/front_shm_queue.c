@@ -106,23 +106,6 @@ queue_tell(struct vq *vq, enum vq_moment when)
 
 /* judging a command */
 
-static bool
-add_extent(struct io *io, const struct mem_table *mem, uint64_t addr, uint32_t len)
-{
-	struct iovec *last = io->nsg ? &io->sg[io->nsg - 1] : NULL;
-	unsigned n = mem_map(mem, addr, len, io->sg + io->nsg, IO_SG_MAX - io->nsg);
-
-	if (n == 0)
-		return false;
-	/* The second extent of two that touch is no longer needed. */
-	if (last && n == 1 && (char *)last->iov_base + last->iov_len == (char *)last[1].iov_base) {
-		last->iov_len += last[1].iov_len;
-		return true;
-	}
-	io->nsg += n;
-	return true;
-}
-
 static uint16_t
 gather_list(struct shm_queue *q, struct io *io, const struct nvme_sgl *seg)
 {
@@ -142,7 +125,8 @@ gather_list(struct shm_queue *q, struct io *io, const struct nvme_sgl *seg)
 		total += le32_get(d.len);
 		if (total > io->len)
 			return NVME_SC_SGL_INVALID_DATA;
-		if (le32_get(d.len) && !add_extent(io, q->mem, le64_get(d.addr), le32_get(d.len)))
+		if (le32_get(d.len) && !mem_map_more(q->mem, le64_get(d.addr), le32_get(d.len),
+		                                     io->sg, &io->nsg, IO_SG_MAX))
 			return NVME_SC_DATA_XFER_ERROR;
 	}
 	return total == io->len ? 0 : NVME_SC_SGL_INVALID_DATA;
@@ -155,7 +139,8 @@ gather(struct shm_queue *q, struct io *io, const struct nvme_sgl *sgl)
 	case SGL_DATA:
 		if (le32_get(sgl->len) != io->len)
 			return NVME_SC_SGL_INVALID_DATA;
-		return add_extent(io, q->mem, le64_get(sgl->addr), le32_get(sgl->len))
+		return mem_map_more(q->mem, le64_get(sgl->addr), le32_get(sgl->len), io->sg,
+		                    &io->nsg, IO_SG_MAX)
 			       ? 0
 			       : NVME_SC_DATA_XFER_ERROR;
 	case SGL_LAST_SEGMENT:

@@ -174,7 +174,7 @@ release(struct ublk_dev *d)
 	while (d->nr_queues > 0) {
 		struct ublk_queue *q = &d->queues[--d->nr_queues];
 
-		d->f->load[q->vq.r->id]--;
+		front_leave(q->vq.r);
 		ublk_queue_fini(q);
 	}
 	free(d->queues);

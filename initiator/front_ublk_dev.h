@@ -31,7 +31,6 @@ struct front_ublk {
 	struct initiator *in;
 	struct ublk_ctrl ctrl;
 	struct list devs;            /* ublk_dev.node */
-	unsigned load[REACTORS_MAX]; /* queues on each reactor */
 	bool stopping;
 	void (*stopped)(void *arg);
 	void *stopped_arg;

@@ -134,25 +134,13 @@ attached(struct ublk_queue *q)
 	ublk_dev_send(d, code, NULL, 0, (uint64_t)getpid(), started);
 }
 
-static struct reactor *
-least_loaded(struct front_ublk *f)
-{
-	unsigned best = 0;
-
-	for (unsigned i = 1; i < f->in->nr_reactors; i++)
-		if (f->load[i] < f->load[best])
-			best = i;
-	f->load[best]++;
-	return &f->in->reactors[best];
-}
-
 static int
 make_queue(struct ublk_dev *d, unsigned i)
 {
 	struct ublk_queue *q = &d->queues[i];
 
 	*q = (struct ublk_queue){
-		.vq = { .r = least_loaded(d->f), .vf = d->vf },
+		.vq = { .r = front_place(d->f->in), .vf = d->vf },
 		.dev = d,
 		.vol = volume_of(d),
 		.id = (uint16_t)i,

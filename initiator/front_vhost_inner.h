@@ -14,7 +14,6 @@ struct front_vhost { /* initiator.vhost; made with the first device */
 	struct initiator *in;
 	struct reactor *r; /* 0 */
 	struct list devs;
-	unsigned load[REACTORS_MAX]; /* queues on each reactor */
 };
 
 struct vhost_dev {

@@ -111,18 +111,6 @@ broke_home(struct vhost_queue *q, const char *why, bool fatal)
 
 /* queues */
 
-static struct reactor *
-least_loaded(struct front_vhost *f)
-{
-	unsigned best = 0;
-
-	for (unsigned i = 1; i < f->in->nr_reactors; i++)
-		if (f->load[i] < f->load[best])
-			best = i;
-	f->load[best]++;
-	return &f->in->reactors[best];
-}
-
 struct vhost_queue *
 vhost_ring_queue(struct vhost_conn *c, unsigned i)
 {
@@ -134,7 +122,7 @@ vhost_ring_queue(struct vhost_conn *c, unsigned i)
 	if (!q)
 		return NULL;
 	list_init(&q->vq.node);
-	q->vq.r = least_loaded(c->d->f);
+	q->vq.r = front_place(c->d->f->in);
 	q->vq.vf = c->vf;
 	q->conn = c;
 	q->index = i;
@@ -157,7 +145,7 @@ vhost_ring_free(struct vhost_conn *c, unsigned i)
 	if (!q)
 		return;
 	ring->q = NULL;
-	c->d->f->load[q->vq.r->id]--;
+	front_leave(q->vq.r);
 	if (q->kick_fd >= 0)
 		close(q->kick_fd);
 	if (q->call_fd >= 0)

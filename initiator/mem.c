@@ -385,3 +385,19 @@ mem_map(const struct mem_table *t, uint64_t addr, uint64_t len, struct iovec *io
 	}
 	return n;
 }
+
+bool
+mem_map_more(const struct mem_table *t, uint64_t addr, uint64_t len, struct iovec *iov, unsigned *n,
+             unsigned max)
+{
+	struct iovec *last = *n ? &iov[*n - 1] : NULL;
+	unsigned more = mem_map(t, addr, len, iov + *n, max - *n);
+
+	if (more == 0)
+		return false;
+	if (last && more == 1 && (char *)last->iov_base + last->iov_len == last[1].iov_base)
+		last->iov_len += last[1].iov_len;
+	else
+		*n += more;
+	return true;
+}

@@ -25,6 +25,7 @@ struct reactor {
 	struct buf_pool *pool; /* bytes that must stand still for a data digest; stages */
 	struct list dirty;     /* channels with something to send */
 	struct list vqs;       /* vq.node: VF queues served here */
+	unsigned nr_queues;    /* of all fronts, that live here; reactor 0's */
 	struct list ready;   /* io.node: contexts that ended in this turn and wait for completion to
 				their front */
 	struct io_pool *ios; /* preallocated contexts and parts, see io.c */

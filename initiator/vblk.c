@@ -86,28 +86,12 @@ cursor_copy(struct cursor *at, uint8_t *buf, size_t n, bool to_guest)
 }
 
 static bool
-add_extent(struct io *io, const struct mem_table *mem, struct vring_seg s)
-{
-	struct iovec *last = io->nsg ? &io->sg[io->nsg - 1] : NULL;
-	unsigned n = mem_map(mem, s.addr, s.len, io->sg + io->nsg, IO_SG_MAX - io->nsg);
-
-	if (n == 0)
-		return false;
-	if (last && n == 1 && (char *)last->iov_base + last->iov_len == (char *)last[1].iov_base) {
-		last->iov_len += last[1].iov_len;
-		return true;
-	}
-	io->nsg += n;
-	return true;
-}
-
-static bool
 gather(struct cursor *at, struct io *io, uint64_t n)
 {
 	while (n > 0) {
 		struct vring_seg s = cursor_take(at, n);
 
-		if (!add_extent(io, at->mem, s))
+		if (!mem_map_more(at->mem, s.addr, s.len, io->sg, &io->nsg, IO_SG_MAX))
 			return false;
 		n -= s.len;
 	}

@@ -128,11 +128,13 @@ class Queue:
         self.id = client.call(QUEUE_ADD, [self.fd, self.kick_fd, self.wake_fd],
                               size=real if size is None else size).id
 
+    # Whole words, which struct makes of native formats only: an index must never be seen half-written.
+
     def word(self, at):
-        return struct.unpack_from("<I", self.map, at)[0]
+        return struct.unpack_from("@I", self.map, at)[0]
 
     def put_word(self, at, value):
-        struct.pack_into("<I", self.map, at, value & 0xFFFFFFFF)
+        struct.pack_into("@I", self.map, at, value & 0xFFFFFFFF)
 
     def kick(self):
         try:

@@ -91,13 +91,16 @@ class Memory:
             m[at:at + k] = data[done:done + k]
             done += k
 
+    # One word at a time, whole, which struct makes of native formats only: an index must never be seen
+    # half-written.
+
     def get(self, fmt, gpa):
         m, at, _ = next(self._pieces(gpa, 1))
-        return struct.unpack_from(fmt, m, at)[0]
+        return struct.unpack_from(fmt.replace("<", "@"), m, at)[0]
 
     def put(self, fmt, gpa, value):
         m, at, _ = next(self._pieces(gpa, 1))
-        struct.pack_into(fmt, m, at, value)
+        struct.pack_into(fmt.replace("<", "@"), m, at, value)
 
     def alloc(self, n, align=16):
         """Memory for a request or a ring: handed out in turn, and again after a lap."""

@@ -87,8 +87,8 @@ unsigned front_free(const struct reactor *r);
  * spare as many as it leaves free for others; none while something of it is held. */
 unsigned front_share(const struct vq *q, unsigned n, unsigned free);
 
-/* On reactor 0: where a new queue is to live, the reactor with the fewest; it is counted there until
- * front_leave(). */
+/* On reactor 0: where a new queue is to live, the reactor with the fewest; it is counted there
+ * until front_leave(). */
 struct reactor *front_place(struct initiator *in);
 void front_leave(struct reactor *r);
 

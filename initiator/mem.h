@@ -49,8 +49,8 @@ unsigned mem_map(const struct mem_table *t, uint64_t addr, uint64_t len, struct 
  * lost. */
 bool mem_table_spoiled(const struct mem_table *t);
 
-/* The same, behind *n entries of at most max; one that begins where the last ends makes that longer.
- * False: any byte lies outside, or there are too many. */
+/* The same, behind *n entries of at most max; one that begins where the last ends makes that
+ * longer. False: any byte lies outside, or there are too many. */
 bool mem_map_more(const struct mem_table *t, uint64_t addr, uint64_t len, struct iovec *iov,
                   unsigned *n, unsigned max);
 

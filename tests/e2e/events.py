@@ -85,8 +85,8 @@ def test_violation_is_told_with_what_the_target_wanted():
         events = Control(i.control)
         events.call("subscribe")
         c.arm("read", behind_the_end)
-        rc, _, err = i.perf("v", "--rw", "read", "--bs", "8k", "--qd", "1", "--count", "1")
-        assert rc == 0, err
+        rc, out, err = i.perf("v", "--rw", "read", "--bs", "8k", "--qd", "1", "--count", "1")
+        assert rc == 1 and out["statuses"] == [{"status": "004", "count": 1}], (out, err)
         said = {}
         while said.get("method") != "violation":
             said = json.loads(events.file.readline())

@@ -36,8 +36,8 @@ def evil(n):
 
 class Row:
     """What a target does, and what is to come of it. kind: the violation; fes, fei: what our TermReq says.
-    named: it says with which command. fails: what the client sees else where paths fail fast. lands: bytes of the target's own making may be in the
-    extents then. n: commands at a time."""
+    named: it says with which command. fails: what the client sees else where paths fail fast. lands: bytes
+    of the target's own making may be in the extents then. n: commands at a time."""
 
     def __init__(self, fn, op, kind=None, *, fes=None, fei=None, sizes=None, times=1, fails=PATH_ERROR,
                  retried=0, lands=False, n=1, lost=True, settings=None, named=None, **ctrl):

@@ -128,13 +128,14 @@ class Queue:
         self.id = client.call(QUEUE_ADD, [self.fd, self.kick_fd, self.wake_fd],
                               size=real if size is None else size).id
 
-    # Whole words, which struct makes of native formats only: an index must never be seen half-written.
+    # In one access: an index must never be seen half-written, nor zero, which struct.pack_into() makes of
+    # it first.
 
     def word(self, at):
-        return struct.unpack_from("@I", self.map, at)[0]
+        return memoryview(self.map)[at:at + 4].cast("I")[0]
 
     def put_word(self, at, value):
-        struct.pack_into("@I", self.map, at, value & 0xFFFFFFFF)
+        memoryview(self.map)[at:at + 4].cast("I")[0] = value & 0xFFFFFFFF
 
     def kick(self):
         try:

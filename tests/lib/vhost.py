@@ -91,16 +91,18 @@ class Memory:
             m[at:at + k] = data[done:done + k]
             done += k
 
-    # One word at a time, whole, which struct makes of native formats only: an index must never be seen
-    # half-written.
+    # A word in one access: an index must never be seen half-written, nor zero, which struct.pack_into()
+    # makes of it first.
+
+    def _word(self, fmt, gpa):
+        m, at, _ = next(self._pieces(gpa, 1))
+        return memoryview(m)[at:at + struct.calcsize(fmt)].cast(fmt[-1])
 
     def get(self, fmt, gpa):
-        m, at, _ = next(self._pieces(gpa, 1))
-        return struct.unpack_from(fmt.replace("<", "@"), m, at)[0]
+        return self._word(fmt, gpa)[0]
 
     def put(self, fmt, gpa, value):
-        m, at, _ = next(self._pieces(gpa, 1))
-        struct.pack_into(fmt.replace("<", "@"), m, at, value)
+        self._word(fmt, gpa)[0] = value
 
     def alloc(self, n, align=16):
         """Memory for a request or a ring: handed out in turn, and again after a lap."""

@@ -31,6 +31,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/digest.h \
 	%D%/err.c \
 	%D%/err.h \
+	%D%/fds.c \
+	%D%/fds.h \
 	%D%/file.c \
 	%D%/file.h \
 	%D%/heap.c \

@@ -170,18 +170,3 @@ perm_span(struct perm *p, uint16_t tag, uint64_t off, uint64_t len, enum perm_di
 	r->claimed += len;
 	return PERM_OK;
 }
-
-const char *
-perm_verdict_name(enum perm_verdict v)
-{
-	static const char *const names[PERM_NR] = {
-		[PERM_OK] = "granted",
-		[PERM_UNKNOWN] = "unknown tag",
-		[PERM_DIRECTION] = "wrong direction",
-		[PERM_RANGE] = "outside the grant",
-		[PERM_ORDER] = "out of order",
-		[PERM_EMPTY] = "empty",
-	};
-
-	return v < PERM_NR && names[v] ? names[v] : "unknown";
-}

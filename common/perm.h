@@ -66,8 +66,6 @@ enum perm_verdict perm_span(struct perm *p, uint16_t tag, uint64_t off, uint64_t
 uint64_t perm_len(const struct perm *p, uint16_t tag); /* bytes that a live tag was granted */
 uint64_t perm_due(const struct perm *p, uint16_t tag); /* bytes of a live tag not yet claimed */
 
-const char *perm_verdict_name(enum perm_verdict v);
-
 /* Cuts [off, off + len) out of an SG list; returns the entries written, or 0 if it does not fit
  * into max entries or lies outside. */
 unsigned sg_slice(const struct iovec *sg, unsigned nsg, uint64_t off, uint64_t len,

@@ -41,7 +41,7 @@ struct ring {
 	const char *name;
 	uint64_t now;
 	struct list timers;     /* ring_timer.node, earliest first */
-	struct slots bufs, files;
+	struct slots bufs;
 	void (*hook)(void *arg);
 	void *hook_arg;
 	bool (*idle)(void *arg, bool sleep);
@@ -65,7 +65,7 @@ clock_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* slots of the registered tables */
+/* slots of the registered table */
 
 static int
 slots_init(struct slots *s, unsigned n)
@@ -157,13 +157,11 @@ ring_setup(struct ring *r, const struct ring_config *cfg)
 	};
 	int res;
 
-	if ((res = slots_init(&r->bufs, cfg->max_bufs)) ||
-	    (res = slots_init(&r->files, cfg->max_files)))
+	if ((res = slots_init(&r->bufs, cfg->max_bufs)))
 		return res;
 	if ((res = io_uring_queue_init_params(cfg->entries, &r->u, &p)) < 0)
 		return res;
-	if ((cfg->max_bufs && (res = io_uring_register_buffers_sparse(&r->u, cfg->max_bufs)) < 0) ||
-	    (cfg->max_files && (res = io_uring_register_files_sparse(&r->u, cfg->max_files)) < 0)) {
+	if (cfg->max_bufs && (res = io_uring_register_buffers_sparse(&r->u, cfg->max_bufs)) < 0) {
 		io_uring_queue_exit(&r->u);
 		return res;
 	}
@@ -190,7 +188,6 @@ ring_new(const struct ring_config *cfg, struct ring **ret, struct err *err)
 	res = ring_setup(r, cfg);
 	if (res < 0) {
 		free(r->bufs.next);
-		free(r->files.next);
 		free(r);
 		return explain(res, err);
 	}
@@ -205,7 +202,6 @@ ring_free(struct ring *r)
 		return;
 	io_uring_queue_exit(&r->u);
 	free(r->bufs.next);
-	free(r->files.next);
 	free(r);
 }
 
@@ -638,15 +634,6 @@ ring_write_now(struct ring *r, struct op *op, int fd, const void *buf, uint32_t 
 }
 
 void
-ring_readv(struct ring *r, struct op *op, int fd, const struct iovec *iov, unsigned n, uint64_t off)
-{
-	struct io_uring_sqe *sqe = get_sqe(r);
-
-	io_uring_prep_readv(sqe, fd, iov, n, off);
-	start(r, sqe, op);
-}
-
-void
 ring_fsync(struct ring *r, struct op *op, int fd, bool data_only)
 {
 	struct io_uring_sqe *sqe = get_sqe(r);
@@ -687,7 +674,7 @@ ring_cmd(struct ring *r, struct op *op, int fd, uint32_t code, const void *cmd, 
 	start(r, sqe, op);
 }
 
-/* registered tables */
+/* registered buffers */
 
 int
 ring_buf_register(struct ring *r, void *base, size_t n)
@@ -711,27 +698,4 @@ ring_buf_unregister(struct ring *r, int slot)
 
 	io_uring_register_buffers_update_tag(&r->u, (unsigned)slot, &none, NULL, 1);
 	slots_put(&r->bufs, slot);
-}
-
-int
-ring_file_register(struct ring *r, int fd)
-{
-	int slot = slots_get(&r->files), res;
-
-	if (slot < 0)
-		return slot;
-	res = io_uring_register_files_update(&r->u, (unsigned)slot, &fd, 1);
-	if (res == 1)
-		return slot;
-	slots_put(&r->files, slot);
-	return res < 0 ? res : -EIO;
-}
-
-void
-ring_file_unregister(struct ring *r, int slot)
-{
-	int none = -1;
-
-	io_uring_register_files_update(&r->u, (unsigned)slot, &none, 1);
-	slots_put(&r->files, slot);
 }

@@ -52,7 +52,6 @@ struct ring_stats {             /* written by the ring's thread, read by anyone 
 struct ring_config {
 	unsigned entries;       /* SQ size; CQ is 4 times that */
 	unsigned max_bufs;      /* slots in the registered buffer table */
-	unsigned max_files;     /* slots in the registered file table */
 	unsigned poll_us;       /* spin that long before sleeping, 0 = sleep at once */
 	const char *name;       /* for traces */
 	/* A ring beside the thread's own, for ring_cmd() of more than RING_CMD_MAX bytes: it never
@@ -126,8 +125,6 @@ void ring_write(struct ring *r, struct op *op, int fd, const void *buf, uint32_t
 /* Writes when the ring submits, or not at all: never waits for the file, and needs its memory only
  * until then. done comes only if it failed (-EAGAIN: it would have had to wait; -EOPNOTSUPP). */
 void ring_write_now(struct ring *r, struct op *op, int fd, const void *buf, uint32_t n);
-void ring_readv(struct ring *r, struct op *op, int fd, const struct iovec *iov, unsigned n,
-                uint64_t off);
 void ring_fsync(struct ring *r, struct op *op, int fd, bool data_only);
 void ring_fallocate(struct ring *r, struct op *op, int fd, int mode, uint64_t off, uint64_t n);
 /* In a thread of the kernel's, where it may block; done has the descriptor. */
@@ -139,11 +136,9 @@ void ring_cmd(struct ring *r, struct op *op, int fd, uint32_t code, const void *
 /* Asks the kernel to end op early; op's own done still comes (-ECANCELED or its result). */
 void ring_cancel(struct ring *r, struct op *op);
 
-/* Registered buffers and files: slots of the sparse tables. Negative errno when refused
+/* Registered buffers: slots of the sparse table. Negative errno when refused
  * (-ENOMEM: over the lock limit): callers fall back. */
 int ring_buf_register(struct ring *r, void *base, size_t n); /* returns the slot */
 void ring_buf_unregister(struct ring *r, int slot);
-int ring_file_register(struct ring *r, int fd); /* returns the slot */
-void ring_file_unregister(struct ring *r, int slot);
 
 #endif

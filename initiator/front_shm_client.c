@@ -12,6 +12,7 @@
  */
 #include "initiator/front_shm_client.h"
 
+#include "common/fds.h"
 #include "common/log.h"
 #include "initiator/front_shm_queue.h"
 #include "initiator/vf.h"
@@ -326,30 +327,6 @@ close_fds(struct shm_client *c)
 	c->nfds = 0;
 }
 
-/* Every descriptor that came is ours from here on, wanted or not. */
-static void
-collect_fds(struct shm_client *c)
-{
-	struct cmsghdr *m;
-
-	c->nfds = 0;
-	for (m = CMSG_FIRSTHDR(&c->msg); m; m = CMSG_NXTHDR(&c->msg, m)) {
-		size_t n = (m->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(m) + i * sizeof(int), sizeof(int));
-			if (c->nfds < SHM_FDS)
-				c->fds[c->nfds++] = fd;
-			else
-				close(fd);
-		}
-	}
-}
-
 static void
 recv_done(struct op *op, int res, uint32_t flags)
 {
@@ -363,7 +340,7 @@ recv_done(struct op *op, int res, uint32_t flags)
 		return;
 	}
 	if (res >= 0)
-		collect_fds(c);
+		c->nfds = fds_collect(&c->msg, c->fds, 0, SHM_FDS);
 	if (res == sizeof(c->in) && !(c->msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && !c->closing) {
 		memset(&c->out, 0, sizeof(c->out));
 		c->out.op = c->in.op;

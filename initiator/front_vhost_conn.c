@@ -10,11 +10,11 @@
  */
 #include "initiator/front_vhost_inner.h"
 
+#include "common/fds.h"
 #include "common/log.h"
 #include "initiator/vf.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -271,30 +271,6 @@ vhost_conn_volume_changed(struct vhost_conn *c)
 
 /* messages in */
 
-/* Every descriptor that came is ours from here on, wanted or not. */
-static void
-collect_fds(struct vhost_conn *c)
-{
-	struct cmsghdr *m;
-
-	for (m = CMSG_FIRSTHDR(&c->msg); m; m = CMSG_NXTHDR(&c->msg, m)) {
-		size_t n = (m->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(m) + i * sizeof(int), sizeof(int));
-			fcntl(fd, F_SETFD, FD_CLOEXEC);
-			if (c->nfds < VHOST_FDS_MAX)
-				c->fds[c->nfds++] = fd;
-			else
-				close(fd);
-		}
-	}
-}
-
 int
 vhost_take_fd(struct vhost_conn *c, unsigned i)
 {
@@ -339,7 +315,7 @@ take_bytes(struct vhost_conn *c, size_t n)
 	bool header = c->got < sizeof(c->in.hdr);
 
 	if (header)
-		collect_fds(c);
+		c->nfds = fds_collect(&c->msg, c->fds, c->nfds, VHOST_FDS_MAX);
 	c->got += n;
 	if (header && (c->msg.msg_flags & MSG_CTRUNC))
 		vhost_conn_end(c, "a message came with more descriptors than any may have");
@@ -356,7 +332,7 @@ recv_done(struct op *op, int res, uint32_t flags)
 	c->receiving = false;
 	if (c->closing || (c->handing && (res > 0 || res == -ECANCELED))) {
 		if (res > 0 && c->got < sizeof(c->in.hdr))
-			collect_fds(c);
+			c->nfds = fds_collect(&c->msg, c->fds, c->nfds, VHOST_FDS_MAX);
 		c->got += res > 0 ? (size_t)res : 0;
 		vhost_conn_go_on(c);
 	} else if (res > 0) {

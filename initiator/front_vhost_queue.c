@@ -152,10 +152,7 @@ lost_memory(struct vhost_queue *q)
 	if (!anything_lost(q))
 		return false;
 	q->hits = atomic_load_explicit(&guard_hits, memory_order_acquire);
-	if (!mem_table_spoiled(q->mem))
-		return false;
-	tell_broken(q, "memory of the guest was taken away by its owner", true);
-	return true;
+	return mem_table_spoiled(q->mem);
 }
 
 /* The ring cannot be. Zeroes where its memory was are no fault of the guest's. */

@@ -336,7 +336,7 @@ vhost_upgrade_adopt(struct vhost_dev *d)
 
 	d->heir = NULL;
 	if (!c) {
-		close(fd_of(n, "fd"));
+		vhost_upgrade_drop(n);
 		return;
 	}
 	d->connects++;

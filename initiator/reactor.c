@@ -17,7 +17,6 @@
 enum {
 	RING_ENTRIES = 1024,
 	RING_BUFS = 8,
-	RING_FILES = 64,
 	POOL_LARGEST = 1 << 20, /* a whole part, VOLUME_PART_MAX */
 };
 
@@ -90,7 +89,6 @@ reactors_start(struct initiator *in, struct err *err)
 		.ring = {
 			.entries = RING_ENTRIES,
 			.max_bufs = RING_BUFS,
-			.max_files = RING_FILES,
 			.poll_us = in->poll_us,
 			.name = "reactor",
 		},

@@ -8,17 +8,6 @@
 
 static const struct backend_ops *const all[] = { &backend_file, &backend_ram, &backend_null };
 
-const struct backend_ops *
-backend_find(const char *name)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(all); i++)
-		if (strcmp(all[i]->name, name) == 0)
-			return all[i];
-	return NULL;
-}
-
 static int
 parse_direct(const char *word, struct backend_spec *ret)
 {

@@ -77,9 +77,6 @@ struct backend {
 
 extern const struct backend_ops backend_file, backend_ram, backend_null;
 
-/* "file", "ram", "null" -> its table; NULL on another word. */
-const struct backend_ops *backend_find(const char *name);
-
 /* A SPEC of the command line or a device path of the configuration:
  *   ram:SIZE | null:SIZE | file:PATH | PATH, each with ,size=SIZE ,bs=512|4096 ,ro
  *   ,direct=on|off|auto

@@ -273,12 +273,6 @@ fabrics_disconnect(struct cmd *cmd)
 
 /* ---- dispatch ---- */
 
-bool
-fabrics_to_host(uint8_t fctype)
-{
-	return fctype == nvme_fabrics_type_auth_receive;
-}
-
 void
 fabrics_execute(struct cmd *cmd)
 {

@@ -10,7 +10,4 @@
 
 void fabrics_execute(struct cmd *cmd);
 
-/* True when opcode 7Fh with this FCTYPE sends data to the host. */
-bool fabrics_to_host(uint8_t fctype);
-
 #endif

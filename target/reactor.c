@@ -20,7 +20,6 @@
 enum {
 	RING_ENTRIES = 1024,
 	RING_BUFS = 8,
-	RING_FILES = 64,
 	ADMIN_POOL = 1 << 20,
 };
 
@@ -116,7 +115,6 @@ reactors_start(struct target *t, struct err *err)
 		.ring = {
 			.entries = RING_ENTRIES,
 			.max_bufs = RING_BUFS,
-			.max_files = RING_FILES,
 			.poll_us = t->limits.poll_us,
 			.name = "reactor",
 		},

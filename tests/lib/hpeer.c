@@ -109,7 +109,7 @@ rig_reactor(struct rig *g)
 {
 	static struct initiator in;
 	static struct ring *ring; /* one for all: ending a ring is slow */
-	struct ring_config rc = { .entries = 64, .max_bufs = 1, .max_files = 1, .name = "test" };
+	struct ring_config rc = { .entries = 64, .max_bufs = 1, .name = "test" };
 	struct err err;
 
 	list_init(&g->r.dirty);

@@ -22,7 +22,7 @@ void
 model_start(struct target *t)
 {
 	const struct ring_config cfg = {
-		.entries = 64, .max_bufs = 4, .max_files = 4, .name = "test"};
+		.entries = 64, .max_bufs = 4, .name = "test"};
 	struct err err = { 0 };
 
 	log_level = LOG_LVL_ERROR;

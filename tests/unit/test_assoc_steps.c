@@ -423,7 +423,7 @@ static const struct unit_test tests[] = {
 int
 main(int argc, char **argv)
 {
-	struct ring_config rc = { .entries = 8, .max_bufs = 1, .max_files = 1, .name = "test" };
+	struct ring_config rc = { .entries = 8, .max_bufs = 1, .name = "test" };
 	struct err err;
 	int res;
 

@@ -177,7 +177,7 @@ tick(struct ring_timer *t)
 static void *
 daemon_thread(void *arg)
 {
-	struct ring_config cfg = { .entries = 64, .max_bufs = 1, .max_files = 1, .name = "test" };
+	struct ring_config cfg = { .entries = 64, .max_bufs = 1, .name = "test" };
 	struct ring_timer timer;
 	struct err err = { 0 };
 

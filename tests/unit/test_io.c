@@ -83,7 +83,7 @@ static const struct vq_ops ops = { .complete = complete, .flush = flush };
 static void
 world_begin(void)
 {
-	struct ring_config cfg = { .entries = 8, .max_bufs = 1, .max_files = 1, .name = "test" };
+	struct ring_config cfg = { .entries = 8, .max_bufs = 1, .name = "test" };
 	struct err err = { 0 };
 
 	memset(vols, 0, sizeof(vols));

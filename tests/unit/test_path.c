@@ -94,7 +94,7 @@ start_reactors(void)
 	in.reactors = reactors;
 	in.nr_reactors = in.crew.n = REACTORS;
 	in.crew.ops = &crew_ops;
-	in.crew.ring = (struct ring_config){ .entries = 256, .max_bufs = 4, .max_files = 4, .name = "test" };
+	in.crew.ring = (struct ring_config){ .entries = 256, .max_bufs = 4, .name = "test" };
 	for (unsigned i = 0; i < REACTORS; i++) {
 		reactors[i].in = &in;
 		reactors[i].id = reactors[i].thread.id = i;

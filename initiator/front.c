@@ -68,7 +68,7 @@ front_poll(struct reactor *r)
 
 	list_for_each (&r->vqs, q, node)
 		if (q->ending && q->sched.nr_held > 0)
-			sched_drop(q);
+			(q->drains ? sched_release : sched_drop)(q);
 	tell_all(r, VQ_TURN);
 	if (!free_contexts(r, &free))
 		return;

@@ -51,6 +51,7 @@ struct vq {
 	struct list touched_node; /* io.c's: queues to be flushed */
 	struct sched_vq sched;    /* what is held of it */
 	bool ending;              /* no more is fetched; ended() when inflight is 0 */
+	bool drains; /* ending: what the scheduler holds goes now; else it ends with a status */
 	void (*ended)(struct vq *q);
 	uint64_t fetched, completed, bad; /* METER_GET */
 };

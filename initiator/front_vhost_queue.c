@@ -392,6 +392,7 @@ stop_there(struct op *op, int res, uint32_t flags)
 	(void)res;
 	(void)flags;
 	q->vq.ending = q->leaving = true;
+	q->vq.drains = !q->abandoned;
 	if (q->kicking)
 		ring_cancel(q->vq.r->ring, &q->kick);
 	try_leave(q);
@@ -415,6 +416,7 @@ drop_there(struct op *op, int res, uint32_t flags)
 	(void)res;
 	(void)flags;
 	q->vq.ending = q->abandoned = true;
+	q->vq.drains = false;
 	if (q->calling)
 		ring_cancel(q->vq.r->ring, &q->call);
 	q->drop.done = drop_back;
@@ -434,7 +436,8 @@ vhost_queue_start(struct vhost_queue *q, struct reactor *from)
 {
 	q->vq.ops = &vhost_ops;
 	q->vq.ended = queue_ended;
-	q->vq.ending = q->leaving = q->abandoned = q->gone = q->told = q->polling = false;
+	q->vq.ending = q->vq.drains = q->leaving = q->abandoned = q->gone = q->told = q->polling =
+		false;
 	list_init(&q->vq.touched_node);
 	q->one = 1;
 	q->hits = atomic_load_explicit(&guard_hits, memory_order_acquire) - 1;

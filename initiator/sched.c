@@ -137,6 +137,26 @@ count(const struct vq *q, const struct io *io)
 	}
 }
 
+/* ---- queues that end ---- */
+
+/* The nodes that it has not passed are charged, whether they have a token or not. */
+static void
+charge_rest(const struct vq *q, const struct io *io, unsigned stage)
+{
+	for (; stage < SCHED_STAGES; stage++) {
+		struct sched_node *n = sched_node_of(q, io, stage);
+		struct sched_want w;
+
+		if (!n)
+			continue;
+		node_want(n, io, ring_now(q->r->ring), &w);
+		if (stage == SCHED_CAPACITY)
+			node_charge_capped(n, &w);
+		else
+			node_charge(n, &w);
+	}
+}
+
 /* ---- coming ---- */
 
 static void
@@ -155,6 +175,11 @@ sched_start(struct io *io)
 
 	if (io->op == nvme_cmd_flush)
 		return true;
+	if (q->drains) { /* the next step of one that has begun */
+		charge_rest(q, io, 0);
+		count(q, io);
+		return true;
+	}
 	if (q->sched.nr_held > 0) {
 		hold(q, io);
 		return false;
@@ -272,6 +297,26 @@ sched_turn(struct reactor *r)
 		serve(r, container_of(heap_first(&s->due), struct sched_local, due), now);
 	s->turning = false;
 	sched_arm(r);
+}
+
+void
+sched_release(struct vq *q)
+{
+	struct sched_local *l = q->sched.at;
+	unsigned stage = q->sched.stage;
+
+	sched_dequeue(q);
+	sched_rekey(q->r, l, ring_now(q->r->ring));
+	for (; q->sched.nr_held > 0; stage = 0) {
+		struct io *io = sched_head(q);
+
+		charge_rest(q, io, stage);
+		list_del(&io->node);
+		q->sched.nr_held--;
+		count(q, io);
+		io_go(io);
+	}
+	sched_arm(q->r);
 }
 
 void

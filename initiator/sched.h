@@ -15,7 +15,7 @@
  * Committed and peak: the buckets of the peak are what an I/O waits for at a VM and a volume. With
  * a capacity, what the committed buckets do not cover waits for idle capacity, too.
  *
- * Nothing can fail. Held commands of a queue that ends are ended with a status.
+ * Nothing can fail. Held commands of a queue that ends are let go, or ended with a status.
  */
 #ifndef SLUICE_INITIATOR_SCHED_H
 #define SLUICE_INITIATOR_SCHED_H
@@ -129,8 +129,10 @@ void sched_init(struct reactor *r);
 bool sched_start(struct io *io);
 /* Once a turn, before the fronts fetch: lets go what is due. */
 void sched_turn(struct reactor *r);
-/* The queue ends: all that is held ends now. */
+/* The queue ends: all that is held ends now... */
 void sched_drop(struct vq *q);
+/* ...or goes now, and is paid back. */
+void sched_release(struct vq *q);
 /* io became a part of another command: its own command costs nothing. */
 void sched_merged(struct io *io);
 

@@ -88,6 +88,26 @@ def test_a_stop_while_the_targets_stand_still_is_answered_when_they_go_on():
         other.close()
 
 
+def test_a_stop_lets_what_a_limit_holds_go():
+    """Held requests were taken from the ring: they end well, and are paid for later."""
+    i = world().initiator
+    i.ctl("qos.set", name="vm0", limits={"iops": 2, "burst_ms": 0})
+    try:
+        d = world().disk(size=32)
+        sent = [d.submit(T_OUT, n * 8, pattern(4096, ("held", n))) for n in range(20)]
+        until(lambda: i.ctl("qos.show", name="vm0")[0]["waiting"] == 1, "the limit to hold one")
+        base = d.stop(0)
+        d.reap()
+        ended = [r for r in sent if r.done]
+        assert base == len(ended) > 0, "it was answered before its requests ended"
+        assert all(r.status == S_OK for r in ended), [r.status for r in ended]
+        assert world().flat(0, 0, base * 4096) == b"".join(pattern(4096, ("held", n)) for n in range(base))
+        d.close()
+    finally:
+        i.ctl("qos.clear", name="vm0")
+    zero()
+
+
 def test_memory_changes_under_load():
     zero()
     for k, kind in enumerate(KINDS):

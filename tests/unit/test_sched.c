@@ -647,6 +647,34 @@ test_held_commands_of_a_queue_that_ends_end_at_once(void)
 }
 
 static void
+test_held_commands_of_a_queue_that_drains_go_and_are_paid_back(void)
+{
+	struct queue *q, *other;
+
+	world_begin();
+	q = add_queue(0, 0, 0, 1);
+	other = add_queue(0, 0, 0, 1);
+	other->paused = true;
+	limit(&vms[0]->node, QOS_BANDWIDTH, KIB, KIB);
+	limit(vols[0].qos, QOS_IOPS, 1, 1);
+	q->bytes = 64 * KIB;
+	run(S, 0);
+	CHECK_EQ(q->vq.sched.nr_held, 1);
+	q->vq.ending = q->vq.drains = true;
+	turn(&reactors[0]);
+	CHECK_EQ(q->vq.inflight, 0);
+	CHECK_EQ(q->passed, q->made);
+	CHECK_EQ(q->ended, q->made);
+	other->paused = false; /* of the same VM: waits for what the two have cost, 128 s */
+	run(120 * S, 0);
+	CHECK_EQ(other->passed, 0);
+	run(20 * S, 0);
+	CHECK(other->passed > 0);
+	other->vq.drains = true;
+	world_end();
+}
+
+static void
 test_a_volume_that_nothing_limits_is_not_looked_at(void)
 {
 	struct queue *q;
@@ -805,6 +833,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_a_flush_is_never_held),
 	UNIT_TEST(test_a_queue_that_holds_is_not_fetched_from),
 	UNIT_TEST(test_held_commands_of_a_queue_that_ends_end_at_once),
+	UNIT_TEST(test_held_commands_of_a_queue_that_drains_go_and_are_paid_back),
 	UNIT_TEST(test_a_volume_that_nothing_limits_is_not_looked_at),
 	UNIT_TEST(test_changes_work_at_once),
 	UNIT_TEST(test_thousands_of_changes_give_no_token_away),

@@ -54,13 +54,19 @@ io_put(struct io *io)
 }
 
 void
+io_go(struct io *io)
+{
+	list_push_back(&io->q->r->ready, &io->node);
+}
+
+void
 io_start(struct io *io)
 {
 	io->q->inflight++;
 	io->status = 0;
 	io->result = 0;
 	started++;
-	list_push_back(&io->q->r->ready, &io->node);
+	io_go(io);
 }
 
 static void

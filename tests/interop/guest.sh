@@ -1,7 +1,7 @@
 # guest.sh - a real Linux host in a QEMU guest, for shell tests to source.
 #
-# For: tests that need the kernel's own nvme-tcp (later ublk, virtio-blk, TLS) on machines which
-# have no such module.
+# For: tests that need the kernel's own nvme-tcp, nvmet, ublk or virtio-blk on machines which have no
+# such module.
 # Happy path:
 #   1. guest_initrd SERIES: finds a kernel of that series in the cache, or downloads and unpacks it
 #      (never installs it), and builds an initramfs of busybox, the tools under test and the modules
@@ -44,6 +44,19 @@ guest_skip_all()
 {
 	echo "1..0 # SKIP $*"
 	exit 77
+}
+
+# The options of a test with one guest, into $series and $keep; anything else prints the head of the
+# script and ends it.
+guest_options()
+{
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--series) series=$2; shift 2 ;;
+		--keep) keep=1; shift ;;
+		*) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 2 ;;
+		esac
+	done
 }
 
 # QEMU is the one thing that must be installed.

@@ -12,13 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/guest.sh"
 
 series=6.1 seconds=500 keep=''
-while [ $# -gt 0 ]; do
-	case $1 in
-	--series) series=$2; shift 2 ;;
-	--keep) keep=1; shift ;;
-	*) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 2 ;;
-	esac
-done
+guest_options "$@"
 
 build=${SLUICE_BUILD:-${TOP_BUILDDIR:-.}}
 nqn=nqn.2026-11.io.sluice:kernel ours=nqn.2026-11.io.sluice:ours

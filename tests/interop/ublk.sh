@@ -13,13 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/target.sh"
 
 series=6.12 keep=''
-while [ $# -gt 0 ]; do
-	case $1 in
-	--series) series=$2; shift 2 ;;
-	--keep) keep=1; shift ;;
-	*) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 2 ;;
-	esac
-done
+guest_options "$@"
 build=${SLUICE_BUILD:-${TOP_BUILDDIR:-.}}
 
 guest_require

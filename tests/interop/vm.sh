@@ -12,13 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/vm_world.sh"
 
 series=6.1 keep=''
-while [ $# -gt 0 ]; do
-	case $1 in
-	--series) series=$2; shift 2 ;;
-	--keep) keep=1; shift ;;
-	*) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 2 ;;
-	esac
-done
+guest_options "$@"
 
 guest_require
 guest_initrd "$series" || guest_skip_all "no Linux $series kernel package could be downloaded"

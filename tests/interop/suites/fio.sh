@@ -1,16 +1,6 @@
 # fio writes, reads back and compares (verify=crc32c) over io_uring, at several block sizes, with
 # and without digests, over one and several queues.
 
-# verify NAME DEVICE BLOCK SIZE [fio options]
-verify()
-{
-	verify_name=$1 verify_device=$2 verify_bs=$3 verify_size=$4
-	shift 4
-	check "$verify_name: randrw verify, $verify_bs blocks" fio --name=v --filename=$verify_device \
-		--ioengine=io_uring --direct=1 --rw=randrw --bs=$verify_bs --size=$verify_size \
-		--iodepth=16 --verify=crc32c --verify_fatal=1 --minimal "$@"
-}
-
 # round NAME [connect options]: every block size on the namespaces with 512 and 4096 byte blocks.
 round()
 {

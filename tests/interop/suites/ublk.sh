@@ -42,16 +42,6 @@ stop()
 
 attribute() { cat /sys/block/${1#/dev/}/$2; }
 
-# verify NAME DEVICE BLOCKS SIZE [fio options]
-verify()
-{
-	verify_name=$1 verify_device=$2 verify_bs=$3 verify_size=$4
-	shift 4
-	check "$verify_name: randrw verify, $verify_bs blocks" fio --name=v --filename=$verify_device \
-		--ioengine=io_uring --direct=1 --rw=randrw --bs=$verify_bs --size=$verify_size \
-		--iodepth=16 --verify=crc32c --verify_fatal=1 --minimal "$@"
-}
-
 # did NAME COMMAND...: as check does, but in this shell: to start the daemon, and to wait.
 did()
 {

@@ -27,44 +27,6 @@ END
 
 # ---- file systems ----
 
-# tree DIRECTORY: small files and large ones, some of them deleted, moved and cut again.
-tree()
-{
-	mkdir -p $1/a/b $1/c || return 1
-	for i in $(seq 60); do
-		echo "file $i of the tree" >$1/a/file$i
-	done
-	for i in 1 2 3; do
-		cat /usr/bin/busybox /usr/bin/nvme >$1/c/large$i || return 1
-	done
-	rm $1/a/file?0 $1/c/large2
-	mv $1/a/file1? $1/a/b
-	dd if=/dev/zero of=$1/c/large3 bs=1k seek=100 count=50 conv=notrunc 2>/dev/null
-	(cd $1 && find . -type f | sort | xargs md5sum) >/tmp/sums
-}
-
-compare()
-{
-	(cd $1 && md5sum -c /tmp/sums >/tmp/compared) && return
-	grep -v OK /tmp/compared
-	return 1
-}
-
-# filesystem TYPE DISK MKFS FSCK
-filesystem()
-{
-	check "$1 on $2: mkfs" "$3 /dev/$2 </dev/null"
-	check "$1 on $2: mount" mount -t $1 /dev/$2 /mnt || return
-	check "$1 on $2: write a tree" tree /mnt
-	check "$1 on $2: trim" fstrim /mnt
-	check "$1 on $2: unmount" umount /mnt
-	check "$1 on $2: fsck" "$4 /dev/$2"
-	echo 3 >/proc/sys/vm/drop_caches
-	check "$1 on $2: mount again" mount -t $1 /dev/$2 /mnt || return
-	check "$1 on $2: compare the tree" compare /mnt
-	check "$1 on $2: unmount again" umount /mnt
-}
-
 filesystem ext4 vda 'mkfs.ext4 -q -F' 'e2fsck -fn'
 filesystem ext4 vdb 'mkfs.ext4 -q -F' 'e2fsck -fn'
 

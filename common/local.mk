@@ -55,6 +55,10 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/pdu_stream.h \
 	%D%/perm.c \
 	%D%/perm.h \
+	%D%/qos.c \
+	%D%/qos.h \
+	%D%/rates.c \
+	%D%/rates.h \
 	%D%/report.c \
 	%D%/report.h \
 	%D%/ring.c \

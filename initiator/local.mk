@@ -71,8 +71,6 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/path_inner.h \
 	%D%/path_queue.c \
 	%D%/path_queue.h \
-	%D%/qos.c \
-	%D%/qos.h \
 	%D%/reactor.c \
 	%D%/reactor.h \
 	%D%/sched.c \

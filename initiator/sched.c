@@ -16,19 +16,19 @@ has_capacity(const struct vq *q)
 {
 	const struct sched_node *c = q->r->in->capacity;
 
-	return c && load(&c->kinds);
+	return c && load(&c->peak.kinds);
 }
 
 /* ---- committed and excess ---- */
 
 /* It has its tokens of the peak. What is committed covers it, or it needs idle capacity. */
 static void
-classify(struct vq *q, struct sched_node *n, const struct sched_want *w)
+classify(struct vq *q, struct sched_node *n, const struct rates_want *w)
 {
 	if (q->sched.stage == SCHED_CAPACITY || !has_capacity(q))
 		return;
 	if (committed_ready(n, w))
-		committed_charge(n, w);
+		rates_charge(&n->committed, w);
 	else
 		q->sched.excess |= (uint8_t)BIT(q->sched.stage);
 }
@@ -37,7 +37,7 @@ classify(struct vq *q, struct sched_node *n, const struct sched_want *w)
 static bool
 pay_committed(struct vq *q, const struct io *io, uint64_t now)
 {
-	struct sched_want w[SCHED_CAPACITY];
+	struct rates_want w[SCHED_CAPACITY];
 	struct sched_node *n[SCHED_CAPACITY] = { NULL };
 
 	for (unsigned i = 0; i < SCHED_CAPACITY; i++) {
@@ -50,7 +50,7 @@ pay_committed(struct vq *q, const struct io *io, uint64_t now)
 	}
 	for (unsigned i = 0; i < SCHED_CAPACITY; i++)
 		if (n[i])
-			committed_charge(n[i], &w[i]);
+			rates_charge(&n[i]->committed, &w[i]);
 	q->sched.excess = 0;
 	return true;
 }
@@ -59,19 +59,19 @@ pay_committed(struct vq *q, const struct io *io, uint64_t now)
 
 /* Out of the lease, while nobody waits. */
 static bool
-passes_by(struct sched_local *l, const struct sched_want *w)
+passes_by(struct sched_local *l, const struct rates_want *w)
 {
 	return !load(&l->line->waiters) && (int64_t)(load(&l->line->contended) - w->now) <= 0 &&
-	       node_lease(l->node, l, w);
+	       rates_lease(&l->node->peak, l->lease, w);
 }
 
 /* In its turn, if there is a token. */
 static bool
-passes_in_turn(struct sched_local *l, struct vq *q, const struct sched_want *w)
+passes_in_turn(struct sched_local *l, struct vq *q, const struct rates_want *w)
 {
-	if (!node_ready(l->node, w) || !sched_in_order(q, l, w))
+	if (!rates_ready(&l->node->peak, w) || !sched_in_order(q, l, w))
 		return false;
-	node_charge(l->node, w);
+	rates_charge(&l->node->peak, w);
 	sched_served(q, l, w->now);
 	return true;
 }
@@ -81,7 +81,7 @@ static bool
 admit(struct vq *q, const struct io *io, struct sched_node *n)
 {
 	struct sched_local *l;
-	struct sched_want w;
+	struct rates_want w;
 
 	node_want(n, io, ring_now(q->r->ring), &w);
 	if (!w.kinds)
@@ -130,7 +130,7 @@ count(const struct vq *q, const struct io *io)
 	for (unsigned i = 0; i < SCHED_STAGES; i++) {
 		struct sched_node *n = sched_node_of(q, io, i);
 
-		if (!n || !load(&n->kinds))
+		if (!n || !load(&n->peak.kinds))
 			continue;
 		METER_ADD(sched_local(n, q, 0)->stats.passed, 1);
 		METER_ADD(sched_local(n, q, 0)->stats.passed_bytes, io->nsg ? io->len : 0);
@@ -145,7 +145,7 @@ charge_rest(const struct vq *q, const struct io *io, unsigned stage)
 {
 	for (; stage < SCHED_STAGES; stage++) {
 		struct sched_node *n = sched_node_of(q, io, stage);
-		struct sched_want w;
+		struct rates_want w;
 
 		if (!n)
 			continue;
@@ -153,7 +153,7 @@ charge_rest(const struct vq *q, const struct io *io, unsigned stage)
 		if (stage == SCHED_CAPACITY)
 			node_charge_capped(n, &w);
 		else
-			node_charge(n, &w);
+			rates_charge(&n->peak, &w);
 	}
 }
 
@@ -240,7 +240,7 @@ serve(struct reactor *r, struct sched_local *l, uint64_t now)
 
 	while ((top = heap_first(&l->waiters))) {
 		struct vq *q = container_of(top, struct vq, sched.waiting);
-		struct sched_want w;
+		struct rates_want w;
 
 		node_want(l->node, sched_head(q), now, &w);
 		if (w.kinds && !passes_in_turn(l, q, &w))
@@ -266,7 +266,7 @@ serve_commits(struct reactor *r, uint64_t now)
 	while (is_due(&r->sched.commits, now)) {
 		struct heap_node *n = heap_first(&r->sched.commits);
 		struct vq *q = container_of(n, struct vq, sched.commit);
-		struct sched_want w;
+		struct rates_want w;
 
 		if (!pay_committed(q, sched_head(q), now)) {
 			heap_remove(&r->sched.commits, n);
@@ -327,7 +327,7 @@ sched_merged(struct io *io)
 
 	for (unsigned i = 0; i < SCHED_STAGES; i++) {
 		struct sched_node *n = sched_node_of(q, io, i);
-		struct sched_want w;
+		struct rates_want w;
 
 		if (!n)
 			continue;

@@ -20,12 +20,11 @@
 #ifndef SLUICE_INITIATOR_SCHED_H
 #define SLUICE_INITIATOR_SCHED_H
 
-#include "common/bucket.h"
 #include "common/heap.h"
 #include "common/list.h"
 #include "common/meter.h"
+#include "common/rates.h"
 #include "common/ring.h"
-#include "initiator/qos.h"
 
 struct initiator;
 struct io;
@@ -36,8 +35,7 @@ struct vq;
 
 enum { SCHED_FLOWS = 64 }; /* VF_DISKS_MAX */
 
-/* Where reads and writes have limits of their own, they do not wait behind each other. */
-enum { SCHED_ALL, SCHED_WRITES = 1, SCHED_LINES };
+enum { SCHED_LINES = RATES_LINES };
 
 struct sched_flow {            /* in one line */
 	_Atomic uint64_t tag;  /* where its next I/O begins, in virtual time of the line */
@@ -62,11 +60,6 @@ struct sched_local { /* of a line on one reactor, which alone touches it but for
 	struct sched_stats stats;
 } __attribute__((aligned(64)));
 
-struct sched_limit {
-	struct bucket peak, committed;
-	struct bucket weight; /* its price alone counts: what an I/O moves a tag by */
-};
-
 struct sched_line {
 	_Atomic uint64_t vnow;      /* the largest tag that was served */
 	_Atomic uint64_t contended; /* ns: until then order counts, though nobody may wait */
@@ -77,9 +70,8 @@ struct sched_line {
 };
 
 struct sched_node {
-	_Atomic uint8_t kinds;      /* 1 << kind: there is such a limit */
-	_Atomic uint8_t guaranteed; /* something is committed */
-	struct sched_limit limit[QOS_KINDS];
+	struct rates peak, committed;
+	struct rates weight; /* prices alone count: what an I/O moves a tag by */
 	struct sched_line line[SCHED_LINES];
 	struct qos_config cfg; /* what was set; reactor 0 */
 	uint64_t refunds;      /* by hand; reactor 0 */
@@ -151,26 +143,16 @@ void sched_refund(struct sched_node *n, bool bytes, uint64_t count);
 /* Every reactor looks at all that it holds again. */
 void sched_kick(struct initiator *in);
 
-/* sched_node.c: the buckets of a node, for one I/O. */
-struct sched_want {
-	unsigned kinds; /* limits that apply */
-	unsigned line;
-	uint64_t bytes, now;
-};
-
+/* sched_node.c: what one I/O wants of a node. */
 void node_want(const struct sched_node *n, const struct io *io, uint64_t now,
-               struct sched_want *ret);
-bool node_ready(struct sched_node *n, const struct sched_want *w);
-uint64_t node_wait(struct sched_node *n, const struct sched_want *w); /* ns */
-void node_charge(struct sched_node *n, const struct sched_want *w);
-void node_charge_capped(struct sched_node *n, const struct sched_want *w);
-bool node_lease(struct sched_node *n, struct sched_local *l, const struct sched_want *w);
-bool committed_ready(struct sched_node *n, const struct sched_want *w);
+               struct rates_want *ret);
+/* A charge of what always passes. */
+void node_charge_capped(struct sched_node *n, const struct rates_want *w);
+bool committed_ready(struct sched_node *n, const struct rates_want *w);
 /* ns; a second where nothing is committed: looked at again then. */
-uint64_t committed_wait(struct sched_node *n, const struct sched_want *w);
-void committed_charge(struct sched_node *n, const struct sched_want *w);
-void node_uncharge(struct sched_node *n, const struct sched_want *w, bool committed);
+uint64_t committed_wait(struct sched_node *n, const struct rates_want *w);
+void node_uncharge(struct sched_node *n, const struct rates_want *w, bool committed);
 /* Virtual time of an I/O of a flow with these limits; 0: there are none. */
-uint64_t node_cost(const struct sched_node *n, const struct sched_want *w);
+uint64_t node_cost(const struct sched_node *n, const struct rates_want *w);
 
 #endif

@@ -43,9 +43,9 @@ sched_local(const struct sched_node *n, const struct vq *q, unsigned line)
 
 /* Gives the first I/O of q, which has come to l, its tag there. */
 void sched_tag(struct vq *q, const struct io *io, struct sched_local *l,
-               const struct sched_want *w);
+               const struct rates_want *w);
 /* Its tag is not behind that of others. */
-bool sched_in_order(const struct vq *q, struct sched_local *l, const struct sched_want *w);
+bool sched_in_order(const struct vq *q, struct sched_local *l, const struct rates_want *w);
 /* It goes, having waited or not. */
 void sched_served(const struct vq *q, struct sched_local *l, uint64_t now);
 

@@ -48,10 +48,10 @@ flow_of(struct vq *q, const struct io *io, const struct sched_node *n, unsigned 
  * the volume where they have no limits. */
 static uint64_t
 cost_of(const struct vq *q, const struct io *io, const struct sched_node *n,
-        const struct sched_want *w)
+        const struct rates_want *w)
 {
 	const struct sched_node *vm = sched_node_of(q, io, SCHED_VM);
-	struct sched_want own;
+	struct rates_want own;
 	uint64_t cost = 0;
 
 	if (n == vm)
@@ -71,7 +71,7 @@ cost_of(const struct vq *q, const struct io *io, const struct sched_node *n,
 }
 
 void
-sched_tag(struct vq *q, const struct io *io, struct sched_local *l, const struct sched_want *w)
+sched_tag(struct vq *q, const struct io *io, struct sched_local *l, const struct rates_want *w)
 {
 	struct sched_flow *f = flow_of(q, io, l->node, w->line);
 	uint64_t vnow = load(&l->line->vnow), old = load(&f->tag), tag;
@@ -109,7 +109,7 @@ least_elsewhere(const struct sched_local *l)
 
 /* Somebody on another reactor is before it, and goes on. */
 static bool
-others_first(const struct vq *q, struct sched_local *l, const struct sched_want *w)
+others_first(const struct vq *q, struct sched_local *l, const struct rates_want *w)
 {
 	uint64_t least = least_elsewhere(l);
 
@@ -125,7 +125,7 @@ others_first(const struct vq *q, struct sched_local *l, const struct sched_want 
 }
 
 bool
-sched_in_order(const struct vq *q, struct sched_local *l, const struct sched_want *w)
+sched_in_order(const struct vq *q, struct sched_local *l, const struct rates_want *w)
 {
 	const struct heap_node *top = heap_first(&l->waiters);
 
@@ -199,7 +199,7 @@ void
 sched_rekey(struct reactor *r, struct sched_local *l, uint64_t now)
 {
 	const struct heap_node *top = heap_first(&l->waiters);
-	struct sched_want w;
+	struct rates_want w;
 	const struct vq *q;
 	uint64_t wait;
 
@@ -214,7 +214,7 @@ sched_rekey(struct reactor *r, struct sched_local *l, uint64_t now)
 	store(&l->first, top->key);
 	q = container_of(top, struct vq, sched.waiting);
 	node_want(l->node, sched_head(q), now, &w);
-	wait = node_wait(l->node, &w);
+	wait = rates_wait(&l->node->peak, &w);
 	if (wait == 0 && l->blocked) /* others first */
 		wait = SCHED_RECHECK_NS;
 	set_due(r, l, now + wait);
@@ -227,7 +227,7 @@ sched_rekey_commit(struct vq *q, uint64_t now)
 	uint64_t wait = 0;
 
 	for (unsigned stage = 0; stage < SCHED_CAPACITY; stage++) {
-		struct sched_want w;
+		struct rates_want w;
 		struct sched_node *n;
 
 		if (!(q->sched.excess & BIT(stage)))

@@ -78,11 +78,8 @@ add_up(const struct sched_node *n, struct sums *s)
 static void
 put_tokens(struct conf_writer *w, const char *key, struct sched_node *n, bool bytes, uint64_t now)
 {
-	int64_t least = INT64_MAX;
+	int64_t least = rates_tokens(&n->peak, bytes, now);
 
-	for (unsigned k = 0; k < QOS_KINDS; k++)
-		if (n->cfg.limit[k].peak && (k >= QOS_BANDWIDTH) == bytes)
-			least = MIN(least, bucket_tokens(&n->limit[k].peak, now));
 	if (least == INT64_MAX)
 		conf_put_null(w, key);
 	else

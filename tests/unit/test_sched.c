@@ -772,11 +772,11 @@ test_merged_writes_are_charged_as_the_one_command_they_became(void)
 	q->op = nvme_cmd_write;
 	n = &vms[0]->node;
 	limit_vm(0, 1000, 1000);
-	before = bucket_tokens(&vms[0]->node.limit[QOS_IOPS].peak, now);
+	before = bucket_tokens(&vms[0]->node.peak.bucket[QOS_IOPS], now);
 	turn(&reactors[0]);
 	CHECK_EQ(q->passed, 4);
 	CHECK_EQ(n->local[0].stats.merged, 3);
-	CHECK_EQ(before - bucket_tokens(&vms[0]->node.limit[QOS_IOPS].peak, now), 1);
+	CHECK_EQ(before - bucket_tokens(&vms[0]->node.peak.bucket[QOS_IOPS], now), 1);
 	q->paused = true;
 	world_end();
 }

@@ -1,5 +1,5 @@
 /* Reading and writing limits; see qos.h. */
-#include "initiator/qos.h"
+#include "common/qos.h"
 
 #include "common/bucket.h"
 #include "common/units.h"

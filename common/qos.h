@@ -1,11 +1,11 @@
-/* Limits of a volume or VM as people write them: {"iops": [20000, 40000], "bandwidth": "200M"}.
+/* Limits as people write them: {"iops": [20000, 40000], "bandwidth": "200M"}.
  *
  * Happy path: qos_read() takes the object of a file or of a verb; qos_put() writes one that reads
  * the same. A pair is [committed, peak], a single value both. What can fail: what a human wrote,
  * told with its place.
  */
-#ifndef SLUICE_INITIATOR_QOS_H
-#define SLUICE_INITIATOR_QOS_H
+#ifndef SLUICE_QOS_H
+#define SLUICE_QOS_H
 
 #include "common/conf.h"
 #include "common/conf_write.h"

@@ -89,6 +89,9 @@ static const struct verb verbs[] = {
 	{"qos clear", "NAME", "name", TAKES_SAVE, "take its limits away"},
 	{"qos refund", "NAME AMOUNT", "name amount", 0,
 	 "let it do so much more: 500iops, 1M, 4096bytes"},
+	{"capacity show", "", "", TAKES_WATCH, "what an initiator may do in all, and what is left"},
+	{"capacity set", "LIMIT=RATE...", "limits=", TAKES_SAVE,
+	 "change that: iops=RATE, bandwidth=RATE, or none"},
 	{"ublk add", "VOLUME", "volume", TAKES_QUEUES,
 	 "make a volume a block device, and print its path"},
 	{"ublk del", "DEVICE", "name", TAKES_FORCE, "delete such a device"},
@@ -116,7 +119,8 @@ static const struct cli_opt opts[] = {
 	  CLI_DURATION, AT(interval), 10000, UINT64_C(86400000000) },
 	{ "nsid", 'n', "NSID", "with \"ns add\": its namespace id, otherwise the first free one",
 	  CLI_U32, AT(nsid), 1, 0xfffffffe },
-	{ "save", 'S', NULL, "with \"qos set\" and \"qos clear\": in the configuration file, too",
+	{ "save", 'S', NULL,
+	  "with \"qos set\", \"qos clear\", \"capacity set\": in the\nconfiguration file, too",
 	  CLI_FLAG, AT(save), 0, 0 },
 	{ "queues", 0, "N", "with \"ublk add\": of the device, otherwise one for each reactor",
 	  CLI_U32, AT(queues), 1, 64 },
@@ -516,7 +520,9 @@ check_options(const struct verb *v, const struct options *o, struct err *err)
 	if (o->nsid && !(v->takes & TAKES_NSID))
 		return err_set(err, -EINVAL, "--nsid goes with \"ns add\" only");
 	if (o->save && !(v->takes & TAKES_SAVE))
-		return err_set(err, -EINVAL, "--save goes with \"qos set\" and \"qos clear\" only");
+		return err_set(err, -EINVAL,
+		               "--save goes with \"qos set\", \"qos clear\" and \"capacity set\" "
+		               "only");
 	if ((o->queues || o->depth) && !(v->takes & TAKES_QUEUES))
 		return err_set(err, -EINVAL, "--queues and --depth go with \"ublk add\" only");
 	if (o->force && !(v->takes & TAKES_FORCE))

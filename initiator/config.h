@@ -57,6 +57,8 @@ int config_read_settings(struct config *c, const struct conf_node *root, struct 
  * "qos"; everything else stays. -ENOENT: no such entry is in the file. */
 int config_save_qos(const char *path, bool volume, const char *name, const struct qos_config *q,
 		    struct err *err);
+/* The same with "capacity", which leaves the file when there is none. */
+int config_save_capacity(const char *path, const struct qos_config *q, struct err *err);
 
 /* Makes volumes and VMs what c says; front_ublk_apply() does that, and the ublk devices. Clients of
  * a VM that leaves or changes are disconnected. Reactor 0. On failure the rest is applied all the

@@ -84,15 +84,12 @@ come(struct initiator *in, const struct config *c, struct err *first)
 static void
 set_limits(struct initiator *in, const struct config *c)
 {
-	bool was = qos_limited(&in->capacity->cfg), is = qos_limited(&c->capacity);
 	struct volume *v;
 	struct vm *vm;
 
 	list_for_each(&in->volumes, v, node) {
 		const struct volume_config *cfg = volume_of(c, v->name);
 
-		if (was != is)
-			atomic_fetch_add(&v->limits, is ? 1u : -1u);
 		if (cfg && !qos_same(&v->qos->cfg, &cfg->qos))
 			volume_set_qos(v, &cfg->qos);
 	}
@@ -101,10 +98,7 @@ set_limits(struct initiator *in, const struct config *c)
 		if (vm && !qos_same(&vm->qos->node.cfg, &c->vms[i].qos))
 			vm_set_qos(in, vm, &c->vms[i].qos);
 	}
-	if (!was && !is)
-		return;
-	sched_set(in->capacity, &c->capacity, ring_now(in->reactors[0].ring));
-	sched_kick(in);
+	volumes_set_capacity(in, &c->capacity);
 }
 
 int

@@ -1,4 +1,4 @@
-/* Control verbs of limits: show, set, clear, refund.
+/* Control verbs of limits: show, set, clear, refund; and of the capacity.
  *
  * Happy path: a name finds a volume or a VM; what it has as limits is read, changed and given to
  * the scheduler, which looks at all that it holds; with "save" the file follows. What can fail: a
@@ -266,4 +266,41 @@ verb_qos_refund(void *ctx, const struct conf_node *params, struct conf_writer *w
 	sched_refund(o.node, bytes, amount);
 	sched_kick(in);
 	return 0;
+}
+
+/* ---- capacity ---- */
+
+int
+verb_capacity_show(void *ctx, const struct conf_node *params, struct conf_writer *w,
+                   struct err *err)
+{
+	struct sums *s = malloc(sizeof(*s));
+	struct initiator *in = ctx;
+
+	(void)params;
+	if (!s)
+		return err_set(err, -ENOMEM, "no memory");
+	conf_begin_array(w, NULL);
+	put_row(w, "capacity", "", in->capacity, s, ring_now(in->reactors[0].ring));
+	conf_end(w);
+	free(s);
+	return 0;
+}
+
+int
+verb_capacity_set(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+{
+	struct initiator *in = ctx;
+	struct qos_config q = in->capacity->cfg;
+	bool save = false;
+	int ret;
+
+	(void)w;
+	ret = qos_read_capacity(conf_get(params, "limits"), &q, err);
+	if (ret >= 0)
+		ret = conf_get_bool(params, "save", &save, err);
+	if (ret < 0)
+		return ret;
+	volumes_set_capacity(in, &q);
+	return save ? config_save_capacity(in->config_path, &q, err) : 0;
 }

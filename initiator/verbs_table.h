@@ -31,6 +31,8 @@ VERB(qos_show);
 VERB(qos_set);
 VERB(qos_clear);
 VERB(qos_refund);
+VERB(capacity_show);
+VERB(capacity_set);
 
 /* verbs_later.c: they answer when others have. */
 VERB(grants);

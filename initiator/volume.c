@@ -177,6 +177,21 @@ volume_set_qos(struct volume *v, const struct qos_config *q)
 	sched_kick(v->in);
 }
 
+void
+volumes_set_capacity(struct initiator *in, const struct qos_config *q)
+{
+	bool was = qos_limited(&in->capacity->cfg), is = qos_limited(q);
+	struct volume *v;
+
+	if (!was && !is)
+		return;
+	sched_set(in->capacity, q, ring_now(in->reactors[0].ring));
+	list_for_each (&in->volumes, v, node)
+		if (was != is)
+			atomic_fetch_add(&v->limits, is ? 1u : -1u);
+	sched_kick(in);
+}
+
 struct volume *
 volume_get(struct volume *v)
 {

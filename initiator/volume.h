@@ -130,6 +130,8 @@ bool volume_same(const struct volume *v,
 
 /* Its limits, from now on. */
 void volume_set_qos(struct volume *v, const struct qos_config *q);
+/* The daemon's capacity, which all volumes count towards. */
+void volumes_set_capacity(struct initiator *in, const struct qos_config *q);
 
 /* Counts. volume_put() may free it and stop its paths. */
 struct volume *volume_get(struct volume *v);

@@ -201,6 +201,31 @@ def test_limits_are_kept_in_the_file_when_that_is_asked_for():
             assert "qos" not in json.load(f)["volumes"][0]
 
 
+def test_the_capacity_is_changed_live_and_kept_when_that_is_asked_for():
+    def books():
+        return i.ctl("capacity.show")[0]
+
+    vms = [{"name": "me", "disks": ["v", "w"], "qos": {"iops": [10, 100000]}}]
+    with target() as t, Initiator(conf(t, vms)) as i:
+        load = i.load("v", "--qd", "16", "--time", "60")
+        assert books()["iops"] == "-" and books()["tokens"] is None, books()
+        i.sluicectl("capacity", "set", "iops=500", "bandwidth=1G", "--save")
+        with open(i.conf_path, encoding="utf-8") as f:
+            assert json.load(f)["capacity"] == {"iops": 500, "bandwidth": "1G"}
+        until(lambda: books()["tokens"] < 4 and books()["held"] > 50, "it is used up", 20)
+        before, start = show(i, "me")["passed"], time.monotonic()
+        until(lambda: show(i, "me")["passed"] > before + 100, "what is idle still passes", 20)
+        assert show(i, "me")["passed"] - before <= 500 * (time.monotonic() - start) + 10
+        i.ctl("reload")         # the file says the same
+        assert books()["iops"] == "500" and i.ctl("qos.show")[0]["kind"] == "capacity"
+        i.sluicectl("capacity", "set", "iops=none", "bandwidth=none", "--save")
+        until(lambda: show(i, "me")["waiting"] == 0 and books()["waiting"] == 0, "nothing waits for it any more", 20)
+        with open(i.conf_path, encoding="utf-8") as f:
+            assert "capacity" not in json.load(f)
+        rc, out, err = load.stop()
+        assert rc == 0 and out["errors"] == 0, (out, err)
+
+
 def test_what_cannot_be_is_refused_in_a_sentence():
     def refused(says, method, **params):
         try:
@@ -215,6 +240,8 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         refused("limits.iops: the peak must not be below", "qos.set", name="me", limits={"iops": [2, 1]})
         refused("limits", "qos.set", name="me", limits={"iosp": 1})
         refused("amount", "qos.refund", name="me", amount="lots")
+        refused("must be one number", "capacity.set", limits={"iops": [1, 2]})
+        refused("read_iops", "capacity.set", limits={"read_iops": 1})
         i.ctl("qos.set", name="vm:v", limits={"iops": 1})
         assert show(i, "volume:v")["iops"] == "-" and show(i, "vm:v")["iops"] == "1"
         done = subprocess.run([find_program("sluicectl", "common"), "-s", i.control, "qos", "set", "me", "iops"],

@@ -116,6 +116,12 @@ buf_pool_free(struct buf_pool *p)
 	free(p);
 }
 
+void
+buf_pool_hide(struct buf_pool *p)
+{
+	(void)madvise(p->base, p->size, MADV_DONTDUMP);
+}
+
 int
 buf_pool_index(const struct buf_pool *p)
 {

@@ -35,6 +35,7 @@ struct buf_pool;
 int buf_pool_new(struct ring *r, size_t size, uint32_t largest, struct buf_pool **ret,
                  struct err *err);
 void buf_pool_free(struct buf_pool *p); /* every buffer must be back */
+void buf_pool_hide(struct buf_pool *p); /* its memory is in no core dump */
 
 int buf_pool_index(const struct buf_pool *p); /* registered buffer slot, or -1 */
 size_t buf_pool_size(const struct buf_pool *p);

@@ -14,15 +14,17 @@
 #include "common/log.h"
 #include "common/meter.h"
 #include "initiator/part.h"
+#include "initiator/stage.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-struct io_part { /* a part of ours, and what Dataset Management sends of it */
+struct io_part { /* a part of ours, what Dataset Management sends of it, and what a stage needs */
 	struct part part;
 	struct nvme_dsm_range range;
+	struct staged staged;
 };
 
 struct io_pool {
@@ -231,12 +233,13 @@ part_done(struct part *p, uint16_t status, uint32_t dw0)
 	struct io *io = p->io;
 	struct reactor *r = io->q->r;
 
-	(void)dw0;
 	if (status != 0 && may_pass(status) && p->retries < IO_RETRIES) {
 		p->retries++;
 		send_part(p);
 		return;
 	}
+	if (io->vol->stage)
+		status = stage_in(&container_of(p, struct io_part, part)->staged, status, dw0);
 	if (status != 0 && io->status == 0) {
 		io->status = status & (NVME_STATUS_MASK | NVME_SC_DNR);
 		io->failed_member = (uint16_t)(p->member - io->vol->members);
@@ -297,32 +300,31 @@ plan_data(struct io *io, struct part *p, struct part_plan *plan)
 	return split_next(&io->split, plan, p->many, PART_SG_MAX, align);
 }
 
-/* Makes the next part of io. False: there are no more. */
+/* Makes the next part of io, as plan says. False: there are no more. */
 static bool
-make_part(struct io *io, struct io_part *ip)
+make_part(struct io *io, struct io_part *ip, struct part_plan *plan)
 {
-	struct part_plan plan = { 0 };
 	struct part *p = &ip->part;
 
 	p->sg = p->inl;
 	if (io->op == nvme_cmd_flush) {
 		if (io->next_member == io->vol->nr_members)
 			return false;
-		plan.member = io->next_member++;
+		plan->member = io->next_member++;
 	} else if (io->nsg > 0) {
-		if (!plan_data(io, p, &plan))
+		if (!plan_data(io, p, plan))
 			return false;
-	} else if (!split_next(&io->split, &plan, NULL, 0, 1u << io->vol->lba_shift)) {
+	} else if (!split_next(&io->split, plan, NULL, 0, 1u << io->vol->lba_shift)) {
 		return false;
 	}
 	p->io = io;
-	p->member = &io->vol->members[plan.member];
-	p->nsg = plan.nsg;
-	p->len = io->nsg > 0 ? (uint32_t)plan.len : 0;
+	p->member = &io->vol->members[plan->member];
+	p->nsg = plan->nsg;
+	p->len = io->nsg > 0 ? (uint32_t)plan->len : 0;
 	p->to_host = io->op == nvme_cmd_read;
 	p->retries = p->losses = 0;
 	p->done = part_done;
-	fill_sqe(ip, io, plan.off, plan.len);
+	fill_sqe(ip, io, plan->off, plan->len);
 	return true;
 }
 
@@ -335,8 +337,9 @@ io_issue(struct io *io)
 	io->issuing = true;
 	while (!io->cut && io->parts < IO_PARTS) {
 		struct io_part *ip = part_get(r);
+		struct part_plan plan = { 0 };
 
-		if (!make_part(io, ip)) {
+		if (!make_part(io, ip, &plan)) {
 			io->cut = true;
 			part_put(r, ip);
 			break;
@@ -346,6 +349,9 @@ io_issue(struct io *io)
 		if (io->nsg > 0 && ip->part.len == 0) {
 			io->cut = true;
 			part_done(&ip->part, NVME_SC_INTERNAL, 0);
+		} else if (io->vol->stage) {
+			stage_out(&ip->part, &ip->staged, plan.member, plan.off,
+			          (uint32_t)plan.len, send_part);
 		} else {
 			send_part(&ip->part);
 		}
@@ -410,10 +416,20 @@ io_go(struct io *io)
 		io_begin(io);
 }
 
+/* Neither a target nor the volume's stage would do it. */
+static bool
+is_refused(const struct io *io)
+{
+	const struct stage *s = io->vol->stage;
+
+	return (io->op == nvme_cmd_compare && io->vol->nr_members > 1) ||
+	       (s && !s->ops->allows(s, io->op));
+}
+
 void
 io_start(struct io *io)
 {
-	if (io->op == nvme_cmd_compare && io->vol->nr_members > 1) {
+	if (is_refused(io)) {
 		io_refuse(io, NVME_NO_RETRY(NVME_SC_INVALID_OPCODE));
 		return;
 	}

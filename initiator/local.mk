@@ -80,6 +80,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/sched_wait.c \
 	%D%/split.c \
 	%D%/split.h \
+	%D%/stage.c \
+	%D%/stage.h \
 	%D%/vblk.c \
 	%D%/vblk.h \
 	%D%/upgrade.c \

@@ -35,6 +35,15 @@ split_capacity(const struct geometry *g, uint64_t smallest_member)
 	return (smallest_member >> g->block_shift << g->block_shift) * g->nr;
 }
 
+uint64_t
+split_origin(const struct geometry *g, uint32_t member, uint64_t off, uint64_t *ret_run)
+{
+	uint64_t row = off >> g->block_shift, in = off & (g->block - 1);
+
+	*ret_run = g->nr == 1 ? UINT64_MAX - off : g->block - in;
+	return g->nr == 1 ? off : ((row * g->nr + member) << g->block_shift) + in;
+}
+
 /* Chain t of the I/O: where it begins. False: the I/O has no such chain. */
 static bool
 chain_start(struct split *s, uint32_t turn)

@@ -31,6 +31,10 @@ void split_geometry(struct geometry *g, uint32_t nr, uint32_t block, uint32_t ma
 /* Bytes of a volume whose smallest member has that many: whole stripes only. */
 uint64_t split_capacity(const struct geometry *g, uint64_t smallest_member);
 
+/* The other way round: the volume offset of byte off of a member, and the bytes from there on that
+ * lie one behind the other on both. */
+uint64_t split_origin(const struct geometry *g, uint32_t member, uint64_t off, uint64_t *ret_run);
+
 struct split { /* one I/O on its way to become parts */
 	const struct geometry *g;
 	uint64_t off, end;      /* bytes of the volume */

@@ -237,6 +237,9 @@ put_volume_stats(struct conf_writer *w, const struct volume *v, struct volume_st
 		sum->errors += METER_GET(s->errors);
 		sum->parts += METER_GET(s->parts);
 		sum->merged += METER_GET(s->merged);
+		sum->staged_out += METER_GET(s->staged_out);
+		sum->staged_in += METER_GET(s->staged_in);
+		sum->stage_waits += METER_GET(s->stage_waits);
 		meter_hist_merge(&sum->latency, &s->latency);
 	}
 	conf_begin_object(w, NULL);
@@ -249,6 +252,9 @@ put_volume_stats(struct conf_writer *w, const struct volume *v, struct volume_st
 	conf_put_u64(w, "errors", sum->errors);
 	conf_put_u64(w, "parts", sum->parts);
 	conf_put_u64(w, "merged", sum->merged);
+	conf_put_u64(w, "staged_out_bytes", sum->staged_out);
+	conf_put_u64(w, "staged_in_bytes", sum->staged_in);
+	conf_put_u64(w, "stage_waits", sum->stage_waits);
 	put_latency(w, &sum->latency);
 	conf_end(w);
 }

@@ -64,6 +64,7 @@ volume_free(struct volume *v)
 {
 	for (unsigned i = 0; i < v->nr_members; i++)
 		member_put_paths(v->in, &v->members[i]);
+	stage_free(v->stage);
 	sched_node_free(v->qos);
 	free(v->members);
 	free(v);

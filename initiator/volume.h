@@ -18,6 +18,7 @@
 
 #include "initiator/path.h"
 #include "initiator/split.h"
+#include "initiator/stage.h"
 
 enum {
 	VOLUME_PATHS_MAX = 8,       /* of a member */
@@ -42,6 +43,7 @@ struct volume_config {
 	uint32_t block, max_part; /* bytes, judged */
 	bool merge;
 	struct qos_config qos;
+	struct stage_config stage;
 	unsigned nr_members;
 	struct member_config *members; /* the config's */
 };
@@ -81,6 +83,8 @@ enum volume_state { VOLUME_WAITING, VOLUME_READY, VOLUME_FAILED };
 
 struct volume_stats { /* METER_GET; one for each reactor */
 	uint64_t reads, writes, others, read_bytes, write_bytes, errors, parts, merged;
+	uint64_t staged_out, staged_in; /* bytes of VMs that the stage sent on, that it brought */
+	uint64_t stage_waits;           /* parts that waited for staging memory */
 	struct meter_hist latency; /* ns, fetch to completion */
 };
 
@@ -101,6 +105,7 @@ struct volume {
 	uint16_t oncs;            /* optional commands that all members know */
 	uint32_t block, max_part; /* as configured */
 	uint64_t shrunk_to;       /* the smaller capacity that was logged last; 0: none */
+	struct stage *stage;      /* ours; NULL: nothing touches its bytes */
 	struct sched_node *qos;   /* ours: its limits and their books */
 	_Atomic unsigned limits;  /* of the volume, of VMs that have it, of the capacity: how many
 				     there are */

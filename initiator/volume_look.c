@@ -184,7 +184,7 @@ become_ready(struct volume *v, const struct look *l, uint64_t bytes)
 
 	fix_geometry(v, l);
 	v->vwc = l->vwc;
-	v->oncs = l->oncs;
+	v->oncs = v->stage ? v->stage->ops->oncs(v->stage, l->oncs) : l->oncs;
 	v->state = VOLUME_READY;
 	v->why[0] = '\0';
 	v->shrunk_to = 0;

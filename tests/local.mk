@@ -55,6 +55,7 @@ unit_tests = \
 	%D%/unit/test_show \
 	%D%/unit/test_sluice_client \
 	%D%/unit/test_split \
+	%D%/unit/test_stage \
 	%D%/unit/test_subsys \
 	%D%/unit/test_units \
 	%D%/unit/test_vblk \
@@ -86,6 +87,7 @@ initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CU
 %C%_unit_test_vblk_SOURCES = %D%/unit/test_vblk.c $(guest_sources)
 %C%_unit_test_vblk_LDADD = $(initiator_ldadd)
 %C%_unit_test_split_LDADD = $(initiator_ldadd)
+%C%_unit_test_stage_LDADD = $(initiator_ldadd)
 %C%_unit_test_volume_LDADD = $(initiator_ldadd)
 %C%_unit_test_vring_SOURCES = %D%/unit/test_vring.c $(guest_sources)
 %C%_unit_test_vring_LDADD = $(initiator_ldadd)

@@ -171,6 +171,48 @@ test_split_without_data_covers_the_same_ranges(void)
 	CHECK_EQ(n, 3);
 }
 
+/* What a part carries is, byte for byte, what the volume has where the way back says. */
+static void
+test_the_way_back_from_each_part_covers_the_io_in_the_order_of_its_bytes(void)
+{
+	static uint8_t mem[1 << 18];
+	struct iovec sg = { mem, 0 }, iov[SG_MAX];
+
+	for (unsigned round = 0; round < 2000; round++) {
+		struct geometry g;
+		struct part_plan p;
+		struct split s;
+		uint64_t off = (uint64_t)rnd(1 << 20) * 512, total = 0, run;
+
+		split_geometry(&g, 1 + rnd(8), 4096u << rnd(5), 512 * (1 + rnd(64)));
+		sg.iov_len = 512 * (1 + rnd(512));
+		unit_row("round %u: %u members, block %u", round, g.nr, g.block);
+		split_start(&s, &g, off, sg.iov_len, &sg, 1);
+		while (split_next(&s, &p, iov, SG_MAX, 512)) {
+			uint64_t at = 0;
+			unsigned i = 0;
+			size_t in = 0;
+
+			for (; at < p.len; at += run) {
+				uint64_t back = split_origin(&g, p.member, p.off + at, &run);
+
+				run = MIN(run, p.len - at);
+				for (uint64_t k = 0; k < run; k += 512, in += 512) {
+					if (in == iov[i].iov_len) {
+						i++;
+						in = 0;
+					}
+					if (!CHECK((uint8_t *)iov[i].iov_base + in ==
+					           mem + (back + k - off)))
+						return;
+				}
+			}
+			total += p.len;
+		}
+		CHECK_EQ(total, sg.iov_len);
+	}
+}
+
 static void
 test_split_gathers_all_blocks_of_a_member_into_one_part(void)
 {
@@ -232,6 +274,7 @@ test_split_finds_the_member_of_far_blocks_for_every_member_count(void)
 static const struct unit_test tests[] = {
 	UNIT_TEST(test_split_of_any_io_equals_the_plain_map_byte_for_byte),
 	UNIT_TEST(test_split_without_data_covers_the_same_ranges),
+	UNIT_TEST(test_the_way_back_from_each_part_covers_the_io_in_the_order_of_its_bytes),
 	UNIT_TEST(test_split_gathers_all_blocks_of_a_member_into_one_part),
 	UNIT_TEST(test_split_capacity_counts_whole_stripes_only),
 	UNIT_TEST(test_split_finds_the_member_of_far_blocks_for_every_member_count),

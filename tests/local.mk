@@ -178,6 +178,11 @@ e2e_tests = \
 	%D%/e2e/ublk.py \
 	%D%/e2e/volumes.py
 
+# What an I/O costs, in instructions and system calls, against what is recorded.
+guard_tests = \
+	%D%/guard/cost.py
+EXTRA_DIST += %D%/guard/callgrind.py %D%/guard/figures.json %D%/guard/peers.py
+
 # Other people's hosts and targets: by tests/run-all and "make check-interop", not by "make check".
 interop_tests = \
 	%D%/interop/linux-6.1.sh \
@@ -226,11 +231,12 @@ endif
 check_LIBRARIES += %D%/fuzz/libreplay.a
 %C%_fuzz_libreplay_a_SOURCES = %D%/fuzz/replay.c
 check_PROGRAMS += $(fuzzers)
-TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(vhost_tests) $(hostile_tests) $(e2e_tests)
+TESTS += %D%/fuzz/replay.sh $(lint_tests) $(proto_tests) $(vhost_tests) $(hostile_tests) $(e2e_tests) $(guard_tests)
 
 EXTRA_DIST += %D%/run-all %D%/dist.sh %D%/valgrind.supp %D%/unit/no-cunit.sh \
 	%D%/fuzz/replay.sh %D%/fuzz/fuzz.sh \
-	$(lint_tests) $(proto_tests) $(vhost_tests) $(hostile_tests) $(e2e_tests) $(interop_tests) $(bench_tests)
+	$(lint_tests) $(proto_tests) $(vhost_tests) $(hostile_tests) $(e2e_tests) $(guard_tests) $(interop_tests) \
+	$(bench_tests)
 
 # What the scripts share.
 EXTRA_DIST += \
@@ -292,6 +298,7 @@ print-tests:
 	for t in $(proto_tests); do echo "proto $$t"; done; \
 	for t in $(vhost_tests) $(hostile_tests); do echo "hostile $$t"; done; \
 	for t in $(e2e_tests); do echo "e2e $$t"; done; \
+	for t in $(guard_tests); do echo "guard $$t"; done; \
 	for t in $(memcheck_tests); do echo "memcheck $$t"; done; \
 	for t in $(valgrind_tests); do echo "valgrind $$t"; done; \
 	for t in $(interop_tests); do echo "interop $$t"; done; \

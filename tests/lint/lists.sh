@@ -27,7 +27,7 @@ listed initiator/local.mk initiator/*.[ch] initiator/client/*.[ch]
 for c in tests/unit/test_*.c tests/fuzz/fuzz_*.c; do
 	listed tests/local.mk "${c%.c}"
 done
-listed tests/local.mk tests/lint/* tests/proto/*.{py,sh} tests/hostile/*.py tests/e2e/*.{py,sh} tests/interop/*.{py,sh} \
+listed tests/local.mk tests/lint/* tests/proto/*.{py,sh} tests/hostile/*.py tests/e2e/*.{py,sh} tests/guard/* tests/interop/*.{py,sh} \
 	tests/lib/*
 listed man/local.mk man/*.[1-8]
 listed examples/local.mk examples/*[!k]

@@ -88,6 +88,7 @@ struct vhost_conn {
 	bool has_features;
 	uint64_t status;
 	bool wce;
+	bool told_odd; /* that its driver ignores the size of blocks */
 	struct vhost_mem_region regions[MEM_REGIONS_MAX]; /* of vf->mem */
 	int region_fds[MEM_REGIONS_MAX];                  /* owned; for who takes over */
 	unsigned nr_regions;

@@ -92,6 +92,26 @@ tell_broken(struct vhost_queue *q, const char *why, bool fatal)
 	ring_post(q->vq.r->ring, q->vq.r->in->reactors[0].ring, &q->broke);
 }
 
+static void
+odd_posted(struct op *op, int res, uint32_t flags)
+{
+	struct vhost_queue *q = container_of(op, struct vhost_queue, odd);
+
+	(void)res;
+	(void)flags;
+	q->odd_home(q);
+}
+
+static void
+tell_odd(struct vhost_queue *q)
+{
+	if (q->told_odd)
+		return;
+	q->told_odd = true;
+	q->odd = (struct op){ odd_posted, "vhost.odd" };
+	ring_post(q->vq.r->ring, q->vq.r->in->reactors[0].ring, &q->odd);
+}
+
 /* A chain has become a request; false: the ring is broken. */
 static bool
 begin(struct vhost_queue *q, const struct vring_chain *c, struct io *io)
@@ -109,6 +129,8 @@ begin(struct vhost_queue *q, const struct vring_chain *c, struct io *io)
 	case VBLK_ANSWERED:
 		METER_ADD(q->vq.bad, 1);
 		METER_ADD(q->vq.completed, 1);
+		if (req->odd)
+			tell_odd(q);
 		vring_push(&q->ring, c->token, req->written);
 		io_put(io);
 		return true;

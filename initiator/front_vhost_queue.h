@@ -21,6 +21,8 @@ struct vhost_queue {
 	void (*drop_home)(struct vhost_queue *q);
 	struct op broke; /* to reactor 0: why is set */
 	void (*broke_home)(struct vhost_queue *q, const char *why, bool fatal);
+	struct op odd; /* to reactor 0, once: a driver that ignores the size of blocks */
+	void (*odd_home)(struct vhost_queue *q);
 
 	/* Set before it starts, or carried by an order. */
 	struct vring ring;
@@ -35,7 +37,8 @@ struct vhost_queue {
 	bool leaving;   /* a stop waits for what is in flight */
 	bool abandoned; /* nothing is shown to the guest any more */
 	bool gone;
-	bool told;                          /* that it broke */
+	bool told; /* that it broke */
+	bool told_odd;
 	bool kicking, polling, nonblocking; /* the kick eventfd: by read or by poll */
 	bool calling, call_again, swapping;
 	unsigned hits;       /* of guard_hits, when mem was looked at */

@@ -11,6 +11,7 @@
 #include "initiator/front_vhost_inner.h"
 
 #include "common/log.h"
+#include "initiator/volume.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -109,6 +110,18 @@ broke_home(struct vhost_queue *q, const char *why, bool fatal)
 	ring_write(c->d->f->r->ring, &ring->err, ring->err_fd, &one, sizeof(one), 0, -1, 0);
 }
 
+static void
+odd_home(struct vhost_queue *q)
+{
+	struct vhost_conn *c = q->conn;
+
+	if (!c->told_odd)
+		log_warn("%s: the guest asks for parts of a block, which is %u bytes here; such "
+		         "requests end with an error (this is said once)",
+		         c->d->label, 1u << c->d->vol->lba_shift);
+	c->told_odd = true;
+}
+
 /* queues */
 
 struct vhost_queue *
@@ -129,6 +142,7 @@ vhost_ring_queue(struct vhost_conn *c, unsigned i)
 	q->kick_fd = q->call_fd = q->next_call = -1;
 	q->drop_home = drop_home;
 	q->broke_home = broke_home;
+	q->odd_home = odd_home;
 	c->rings[i].q = q;
 	return q;
 }

@@ -118,21 +118,23 @@ answer(struct vblk_req *req, enum vblk_status s)
 
 /* Bytes of the volume; false: not all there, or not whole blocks of it. */
 static bool
-judge_range(const struct volume *vol, uint64_t sector, uint64_t bytes, uint64_t *ret_off)
+judge_range(const struct volume *vol, uint64_t sector, uint64_t bytes, struct vblk_req *req,
+            uint64_t *ret_off)
 {
 	uint64_t have = atomic_load_explicit(&vol->bytes, memory_order_acquire);
 
 	if (sector > have / VBLK_SECTOR || bytes > have - sector * VBLK_SECTOR)
 		return false;
 	*ret_off = sector * VBLK_SECTOR;
-	return ((*ret_off | bytes) & ((UINT64_C(1) << vol->lba_shift) - 1)) == 0;
+	req->odd = (*ret_off | bytes) & ((UINT64_C(1) << vol->lba_shift) - 1);
+	return !req->odd;
 }
 
 static enum vblk_begun
 begin_transfer(const struct vblk_dev *dev, struct cursor *data, uint64_t bytes, uint64_t sector,
                struct vblk_req *req, struct io *io)
 {
-	if (bytes % VBLK_SECTOR || !judge_range(dev->vol, sector, bytes, &io->off) ||
+	if (bytes % VBLK_SECTOR || !judge_range(dev->vol, sector, bytes, req, &io->off) ||
 	    !gather(data, io, bytes))
 		return answer(req, VBLK_S_IOERR);
 	if (bytes == 0)
@@ -197,7 +199,7 @@ add_range(const struct vblk_dev *dev, const struct range *r, bool discard, struc
 	to->len = (uint64_t)sectors * VBLK_SECTOR;
 	to->unmap = flags & RANGE_UNMAP;
 	if (sectors > VBLK_RANGE_SECTORS_MAX ||
-	    !judge_range(dev->vol, le64_get(r->sector), to->len, &to->off))
+	    !judge_range(dev->vol, le64_get(r->sector), to->len, req, &to->off))
 		return VBLK_S_IOERR;
 	req->nr_ranges += to->len > 0;
 	return VBLK_S_OK;
@@ -301,6 +303,7 @@ vblk_begin(const struct vblk_dev *dev, const struct mem_table *mem, const struct
 	}
 	req->data_in = 0;
 	req->rest = 0;
+	req->odd = false;
 	req->nr_ranges = req->at_range = 0;
 	io->vol = dev->vol;
 	io->fua = io->deac = false;

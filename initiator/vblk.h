@@ -6,8 +6,9 @@
  * vblk_next() either prepares the next step of the same request in the same io (a large transfer, a
  * further range to discard), or writes the status byte and the request is to be pushed.
  *
- * What can fail: a request. It ends with IOERR or UNSUPP in its status byte, without an io. One
- * whose status byte has no place in the guest's memory cannot be answered: the ring is broken.
+ * What can fail: a request. It ends with IOERR or UNSUPP in its status byte, without an io; so does
+ * one for a part of a block, since a driver is told of the size of blocks (req->odd). One whose
+ * status byte has no place in the guest's memory cannot be answered: the ring is broken.
  */
 #ifndef SLUICE_VBLK_H
 #define SLUICE_VBLK_H
@@ -46,6 +47,7 @@ struct vblk_req {         /* the front's, one for each token of the ring */
 	uint32_t written; /* for vring_push() */
 	uint32_t data_in; /* what will be written when all goes well, without the status */
 	uint64_t rest;    /* bytes of IN or OUT behind the step that runs */
+	bool odd;         /* it was refused since it is not whole blocks of the volume */
 	unsigned nr_ranges, at_range;
 	struct vblk_range ranges[VBLK_RANGES_MAX];
 };

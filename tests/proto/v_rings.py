@@ -117,6 +117,69 @@ def test_a_header_in_pieces_and_data_of_odd_pieces_are_one_request():
         d.close()
 
 
+def odd_pieces(rnd, at, n):
+    """(address, length) of n bytes, cut at any byte; some pieces are of one."""
+    while n > 0:
+        k = min(n, rnd.choice((1, 3, rnd.randrange(1, 90), rnd.randrange(1, 1500))))
+        yield at, k
+        at, n = at + k, n - k
+
+
+def odd_request(d, rnd, kind, sector, data, indirect):
+    """Header, data and status cut as it comes, each anywhere in memory; reads get the status behind their
+    data, in the same descriptor or in one of its own."""
+    reads = kind == T_IN
+    req = d.prepare(kind, sector, b"" if reads else data, len(data) if reads else 0,
+                    at=d.mem.alloc(len(data) + 1, 1))
+    out = list(odd_pieces(rnd, req.head, 16))
+    body = list(odd_pieces(rnd, req.data, req.n))
+    if reads and rnd.random() < 0.5:
+        req.status_at = req.data + req.n
+        body[-1] = (body[-1][0], body[-1][1] + 1)
+        d.mem.put("<B", req.status_at, S_NONE)
+        tail = []
+    else:
+        tail = [(req.status_at, 1)]
+    segs = [(*p, False) for p in out] + [(*p, reads) for p in body] + [(*p, True) for p in tail]
+    d.add(req, segs, indirect)
+    req.ring.kick_if_needed()
+    return req
+
+
+def test_whole_blocks_of_4096_in_any_pieces_are_one_request_each():
+    with World(lba=4096) as w:
+        for k, kind in enumerate(KINDS):
+            rnd = random.Random(k)
+            d = w.disk(size=1024, **kind)
+            for n in 4096, 8192, 65536 + 4096:
+                sector, data = 8 * rnd.randrange(1000), pattern(n, (k, n))
+                d.wait(odd_request(d, rnd, T_OUT, sector, data, kind["indirect"]))
+                assert w.flat(0, sector * 512, n) == data, (kind, n)
+                req = odd_request(d, rnd, T_IN, sector, bytes(n), kind["indirect"])
+                d.wait(req)
+                assert req.bytes() == data and req.len == n + 1, (kind, n)
+            d.close()
+
+
+def test_parts_of_a_block_are_an_error_of_the_request_which_is_said_once():
+    """virtio-blk counts in sectors of 512 bytes; the driver is told that blocks have 4096."""
+    with World(lba=4096) as w:
+        d = w.disk(rings=2)
+        assert struct.unpack_from("<I", d.get_config(), 20)[0] == 4096
+        before = w.flat(0, 0, 65536)
+        for lap in range(3):
+            for kind, sector, n in [(T_IN, 0, 512), (T_IN, 1, 4096), (T_OUT, 8, 3584), (T_OUT, 9, 8192),
+                                    (T_IN, 7, 512)]:
+                args = dict(data=pattern(n, lap)) if kind == T_OUT else dict(n=n)
+                d.io(kind, sector, ring=lap % 2, status=S_IOERR, **args)
+        d.ranges(T_WRITE_ZEROES, (1, 8, 0), status=S_IOERR)
+        assert w.flat(0, 0, 65536) == before
+        d.write(16, pattern(4096, 9))
+        assert d.read(16, 4096, ring=1) == pattern(4096, 9)
+        assert w.log().count("asks for parts of a block, which is 4096 bytes here") == 1, w.log()
+        d.close()
+
+
 def test_a_guest_that_ignores_seg_max_is_served_up_to_the_ring():
     """Field rule: more segments than announced work, up to what the ring holds."""
     for packed in False, True:

@@ -288,9 +288,11 @@ test_vblk_half_a_block_of_the_volume_is_an_error(void)
 	request(IN, 8, 4096, true);
 	b.vol.lba_shift = 12;
 	CHECK_EQ(go(), VBLK_START);
+	CHECK(!b.req.odd);
 	request(IN, 7, 4096, true);
 	b.vol.lba_shift = 12;
 	check_answer(VBLK_S_IOERR, 1);
+	CHECK(b.req.odd);
 	request(OUT, 8, 512, false);
 	b.vol.lba_shift = 12;
 	check_answer(VBLK_S_IOERR, 1);

@@ -149,6 +149,8 @@ int vhost_take_fd(struct vhost_conn *c, unsigned i);
 int vhost_mem_add(struct vhost_conn *c, int fd, const struct vhost_mem_region *r, struct err *err);
 int vhost_inflight_take(struct vhost_conn *c, int fd, const struct vhost_inflight *m,
                         struct err *err);
+/* The guest has chosen another cache mode: so that the next connection knows. */
+void vhost_inflight_note_cache(struct vhost_conn *c);
 int vhost_settle_all(struct vhost_conn *c, struct err *err);
 
 /* front_vhost_blk.c: what the disk offers. */

@@ -156,6 +156,7 @@ set_config(struct vhost_conn *c, struct err *err)
 	if (m->off > wce || m->size <= wce - m->off || !(c->features & BIT64(VBLK_F_CONFIG_WCE)))
 		return 0;
 	c->wce = m->bytes[wce - m->off] & 1;
+	vhost_inflight_note_cache(c);
 	for (unsigned i = 0; i < VHOST_QUEUES_MAX && res == 0; i++)
 		if (c->rings[i].running)
 			res = vhost_ring_move(c, i, err);

@@ -152,6 +152,50 @@ vhost_inflight_slice(uint32_t size)
 	return MAX(vring_inflight_size(size, false), vring_inflight_size(size, true));
 }
 
+/* Behind the slices of the rings there is a word of ours: the cache mode that the guest has chosen.
+ * A VMM that comes back does not tell it again, and its guest relies on it. Zero: none yet. */
+enum { CACHE_THROUGH = 1, CACHE_BACK };
+
+static uint64_t
+cache_offset(const struct vhost_inflight *m)
+{
+	return m->queues * vhost_inflight_slice(m->queue_size);
+}
+
+/* NULL: there is no area, or one without it. */
+static uint32_t *
+cache_word(const struct vhost_conn *c)
+{
+	struct iovec iov;
+
+	if (!c->inflight ||
+	    mem_map(c->inflight, cache_offset(&c->area), VRING_INFLIGHT_ALIGN, &iov, 1) != 1 ||
+	    (uintptr_t)iov.iov_base % sizeof(uint32_t))
+		return NULL;
+	return iov.iov_base;
+}
+
+void
+vhost_inflight_note_cache(struct vhost_conn *c)
+{
+	uint32_t *word = cache_word(c);
+
+	if (word)
+		__atomic_store_n(word, c->wce ? CACHE_BACK : CACHE_THROUGH, __ATOMIC_RELEASE);
+}
+
+static void
+recall_cache(struct vhost_conn *c)
+{
+	const uint32_t *word = cache_word(c);
+	uint32_t mode = word ? __atomic_load_n(word, __ATOMIC_ACQUIRE) : 0;
+
+	if (mode == CACHE_THROUGH || mode == CACHE_BACK)
+		c->wce = mode == CACHE_BACK;
+	else
+		vhost_inflight_note_cache(c);
+}
+
 static int
 judge_inflight(struct vhost_conn *c, const struct vhost_inflight *m, uint64_t *ret_bytes,
                struct err *err)
@@ -160,8 +204,8 @@ judge_inflight(struct vhost_conn *c, const struct vhost_inflight *m, uint64_t *r
 	    m->queue_size > VRING_SIZE_MAX)
 		return err_set(err, -EINVAL, "an inflight area for %u rings of %u entries",
 		               m->queues, m->queue_size);
-	*ret_bytes = ROUND_UP(m->queues * vhost_inflight_slice(m->queue_size),
-	                      (uint64_t)sysconf(_SC_PAGESIZE));
+	*ret_bytes =
+		ROUND_UP(cache_offset(m) + VRING_INFLIGHT_ALIGN, (uint64_t)sysconf(_SC_PAGESIZE));
 	return 0;
 }
 
@@ -216,7 +260,7 @@ vhost_inflight_take(struct vhost_conn *c, int fd, const struct vhost_inflight *m
 
 	res = kept < 0 ? err_set(err, -errno, "%s", strerror(errno))
 	               : judge_inflight(c, m, &bytes, err);
-	if (res == 0 && m->size < m->queues * vhost_inflight_slice(m->queue_size))
+	if (res == 0 && m->size < cache_offset(m))
 		res = err_set(err, -EINVAL,
 		              "the inflight area has %llu bytes, too few for %u rings of %u",
 		              (unsigned long long)m->size, m->queues, m->queue_size);
@@ -235,6 +279,7 @@ vhost_inflight_take(struct vhost_conn *c, int fd, const struct vhost_inflight *m
 	c->inflight = area;
 	c->inflight_fd = kept;
 	c->area = *m;
+	recall_cache(c);
 	return 0;
 }
 

@@ -8,6 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from controller import Controller, Link, hosts_json
 from daemon import ControlError
 from runner import Skip, main, until
 from vhost import *
@@ -343,6 +344,93 @@ def test_payload_goes_through_no_buffer_of_ours_with_direct_placement():
         # What is staged is headers of PDUs.
         assert sum(r["rx_staged"] for r in stats["reactors"]) < 65536, stats["reactors"]
         d.close()
+
+
+class Cached:
+    """A disk on a scripted controller with a volatile write cache, which tells how it was written."""
+
+    def __init__(self):
+        self.ctrl, self.seen = Controller("nqn.2026-11.io.sluice:cached", size=1 << 20), []
+        for what, do in ("write", Link.do_write), ("zeroes", Link.do_zeroes), ("flush", Link.do_flush):
+            self.ctrl.arm(what, self.note(do), times=10000)
+        self.initiator = Initiator({}, start=False)
+        self.socket = os.path.join(self.initiator.dir, "disk.sock")
+        self.initiator.conf.update({
+            "hosts": hosts_json(self.ctrl.entry()),
+            "volumes": [{"name": "v", "members": [self.ctrl.nqn + "/1"]}],
+            "vms": [{"name": "vm", "uid": os.getuid(), "disks": [
+                {"volume": "v", "vhost-user-blk": self.socket}]}]})
+        self.initiator.start()
+
+    def note(self, do):
+        def noted(link, c):
+            self.seen.append("flush" if c.name == "flush" else "through" if c.cdw12 >> 30 & 1 else "back")
+            do(link, c)
+        return noted
+
+    def how(self, d):
+        """What a write, zeroes and a flush of d are to the controller."""
+        self.seen.clear()
+        d.write(0, pattern(512, 1))
+        d.ranges(T_WRITE_ZEROES, (8, 8, 0))
+        if d.acked & F_FLUSH:
+            d.io(T_FLUSH)
+        return self.seen
+
+    def stop(self):
+        problem = self.initiator.stop() + "".join(self.ctrl.problems)
+        self.ctrl.close()
+        assert not problem, problem
+
+
+BACK, THROUGH = ["back", "back", "flush"], ["through", "through", "flush"]
+WCE = 32  # where it stands in the configuration
+
+
+def test_writes_are_durable_when_they_end_unless_the_guest_is_to_flush():
+    c = Cached()
+    d = Disk(c.socket)
+    assert d.get_config(1, WCE) == b"\1" and c.how(d) == BACK, c.seen
+    for _ in range(2):
+        d.set_config(WCE, b"\0")
+        assert d.get_config(1, WCE) == b"\0" and c.how(d) == THROUGH, c.seen
+        d.set_config(WCE, b"\1")
+        assert c.how(d) == BACK, c.seen
+    d.close()
+    d = Disk(c.socket, without=F_FLUSH | F_CONFIG_WCE)
+    assert c.how(d) == THROUGH[:2], c.seen
+    d.close()
+    d = Disk(c.socket, without=F_CONFIG_WCE)
+    d.set_config(WCE, b"\0")  # means nothing then
+    assert c.how(d) == BACK, c.seen
+    d.close()
+    c.stop()
+
+
+def test_the_cache_mode_that_a_guest_has_chosen_survives_the_daemon():
+    c = Cached()
+    for first, then, how in (b"\0", None, THROUGH), (b"\0", b"\1", BACK), (None, b"\0", THROUGH):
+        d = Disk(c.socket, inflight=True)
+        for mode in first, then:
+            if mode is not None:
+                d.set_config(WCE, mode)
+        assert c.how(d) == how, c.seen
+        c.initiator.kill()
+        d.close()
+        c.initiator.start()
+        d = Disk(c.socket, old=d)
+        assert c.how(d) == how, c.seen
+        d.close()
+        d = Disk(c.socket, old=d)  # without a crash
+        assert c.how(d) == how, c.seen
+        c.initiator.ctl("upgrade")
+        until(lambda: c.initiator.log().count("was taken over"), "it is taken over", 10)
+        assert c.how(d) == how, c.seen
+        d.close()
+        d = Disk(c.socket, inflight=True)  # another guest
+        assert c.how(d) == BACK, c.seen
+        d.close()
+    c.stop()
 
 
 def test_devices_are_listed_with_their_queues_and_counters():

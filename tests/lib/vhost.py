@@ -54,9 +54,10 @@ def pattern(n, seed):
 # --- memory ---------------------------------------------------------------------------------------
 
 class Region:
-    def __init__(self, gpa, size, uva, off=0, seal=True):
+    def __init__(self, gpa, size, uva, off=0, seal=True, huge=False):
         self.gpa, self.size, self.uva, self.off = gpa, size, uva, off
-        self.fd = os.memfd_create("guest", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.fd = os.memfd_create("guest", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+                                  | (os.MFD_HUGETLB if huge else 0))
         os.ftruncate(self.fd, off + size)
         if seal:
             fcntl.fcntl(self.fd, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK

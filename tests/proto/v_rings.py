@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from daemon import Shared
-from runner import main
+from runner import Skip, main, until
 from vhost import *
 
 world = Shared(lambda: World(disks=3, read_only=(1,)))
@@ -223,6 +223,61 @@ def test_data_that_crosses_two_regions_of_memory_is_whole():
         req = d.wait(d.submit(T_IN, 50, n=8192, at=border - off))
         assert req.bytes() == data
     d.close()
+
+
+class HugePages:
+    """As many are free as are asked for; root adds what is missing for a while."""
+
+    PATH = "/proc/sys/vm/nr_hugepages"
+
+    def __init__(self, n):
+        self.before = None
+        have, self.total = self.count("HugePages_Free"), self.count("HugePages_Total")
+        try:
+            if have < n:
+                self.set(self.total + n - have)
+                self.before = self.total
+        except OSError:
+            pass
+        if self.count("HugePages_Free") < n:
+            self.end()
+            raise Skip(f"{n} huge pages cannot be had")
+
+    @staticmethod
+    def count(what):
+        with open("/proc/meminfo", encoding="ascii") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith(what))
+
+    def set(self, n):
+        with open(self.PATH, "w", encoding="ascii") as f:
+            f.write(str(n))
+
+    def end(self):
+        if self.before is not None:
+            self.set(self.before)
+
+
+def test_guest_memory_of_huge_pages_is_used_and_let_go_of():
+    huge = HugePages(12)
+    try:
+        free = huge.count("HugePages_Free")
+        mem = Memory(Region(0, 8 * MIB, 0x7F0000000000, huge=True),
+                     Region(8 * MIB, 14 * MIB, 0x7E0000000000, off=2 * MIB, huge=True))
+        mem.next = mem.first = 2 * MIB  # its data crosses the border of the regions
+        for packed in False, True:
+            d = world().disk(packed=packed, mem=mem)
+            data = pattern(9 * MIB + 512, packed)
+            d.write(40, data)
+            check_flat(40, data)
+            assert d.read(40, len(data)) == data
+            d.close()
+            mem.next = mem.first = 2 * MIB
+        for r in mem.regions:
+            r.map.close()
+            os.close(r.fd)
+        until(lambda: huge.count("HugePages_Free") == free, "the daemon has unmapped them")
+    finally:
+        huge.end()
 
 
 def test_a_table_of_descriptors_that_crosses_two_regions_is_read():

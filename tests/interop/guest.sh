@@ -67,6 +67,22 @@ guest_require()
 
 # ---- one boot ----
 
+# guest_start SECONDS DIRECTORY WORK OPTIONS: QEMU in the background, whose kernel and image are those
+# of guest_initrd; the options begin with its second serial port. WORK gets console.log.
+guest_start()
+{
+	local seconds=$1 directory=$2 work=$3
+	shift 3
+	{
+		cat "$guest_image"
+		guest_overlay "$directory"
+	} >"$work/initrd"
+	timeout "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none \
+		-machine q35 -accel tcg -cpu "$guest_cpu" -smp "$guest_cpus" -m "$guest_memory" \
+		-kernel "$guest_vmlinuz" -initrd "$work/initrd" -append "$guest_append" \
+		-serial "file:$work/console.log" "$@" </dev/null >"$work/qemu.log" 2>&1 7<&- 8<&- &
+}
+
 # guest_boot SERIES SECONDS DIRECTORY [QEMU options]: boots with the directory as /test and runs
 # /test/main. Results go to stdout as they come. The work directory ($guest_work) keeps console.log.
 guest_boot()
@@ -76,18 +92,9 @@ guest_boot()
 	guest_work=${guest_work:-$(mktemp -d)}
 	rm -f "$guest_work"/serial.*
 	mkfifo "$guest_work/serial.in" "$guest_work/serial.out"
-	{
-		cat "$guest_image"
-		guest_overlay "$directory"
-	} >"$guest_work/initrd"
 	exec 7<>"$guest_work/serial.out" 8<>"$guest_work/serial.in"
-	timeout "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none \
-		-machine q35 -accel tcg -cpu "$guest_cpu" -smp "$guest_cpus" -m "$guest_memory" \
-		-kernel "$guest_vmlinuz" -initrd "$guest_work/initrd" \
-		-append "$guest_append" \
-		-serial "file:$guest_work/console.log" \
-		-chardev "pipe,id=test,path=$guest_work/serial" -serial chardev:test \
-		"$@" </dev/null >"$guest_work/qemu.log" 2>&1 7<&- 8<&- &
+	guest_start "$seconds" "$directory" "$guest_work" \
+		-chardev "pipe,id=test,path=$guest_work/serial" -serial chardev:test "$@"
 	guest_pid=$!
 	guest_serve
 	wait "$guest_pid"

@@ -1,17 +1,19 @@
 # vm_world.sh - what is outside of a VM whose disks are vhost-user-blk devices: two targets, the
 # initiator, QEMU's monitor. Sourced by vm.sh and by examples/vm.
 #
-# vm_world_start DIRECTORY: targets on free ports of the loopback, each with two files; the volumes
+# vm_world_start DIRECTORY: targets on free ports of the loopback, each with three files; the volumes
 #   vol0  both first files, 512-byte blocks, stripes of 32K;
 #   vol1  both second ones, 4096-byte blocks, stripes of 64K;
-# and sockets vol0.sock, vol1.sock, and copy.sock (vol0 again, read-only) in the directory.
+#   vol2  both third ones, as vol0;
+# and sockets vol0.sock, vol1.sock, copy.sock (vol0 again, read-only) and, for another VM, vol2.sock in
+# the directory.
 # vm_world_qemu fills vm_qemu with QEMU's options for them. vm_world_stop ends all and tells by its
 # status whether everything ended well.
 # Can fail: a program that is not built or does not start: status 1, with its log.
 
 vm_hostid=2cd2c43b-a90a-45c1-a8cd-86b33ab273b5
 vm_nqn=nqn.2026-11.io.sluice:vm
-vm_mb=(32 16)        # of each file
+vm_mb=(32 16 16)      # of each file
 vm_seconds=${vm_seconds:-900} # after which a program is ended, whatever happens
 vm_target_pid=() vm_target_port=(0 0) vm_initiator_pid='' vm_dir='' vm_qemu=()
 
@@ -33,10 +35,10 @@ vm_programs()
 vm_target_configure()
 {
 	local i=$1 nsid namespaces=''
-	for nsid in 1 2; do
+	for nsid in 1 2 3; do
 		namespaces+="${namespaces:+,}{ \"nsid\": $nsid, \"enable\": 1,
 			\"device\": { \"path\": \"$vm_dir/disk$i-$nsid.img\" }, \"sluice\":
-			{ \"size\": \"${vm_mb[nsid - 1]}M\", \"block_size\": $((nsid == 1 ? 512 : 4096)) } }"
+			{ \"size\": \"${vm_mb[nsid - 1]}M\", \"block_size\": $((nsid == 2 ? 4096 : 512)) } }"
 	done
 	cat >"$vm_dir/target$i.json" <<-END
 	{ "ports": [ { "portid": 1, "subsystems": [ "$vm_nqn$i" ], "addr": { "trtype": "tcp",
@@ -90,13 +92,16 @@ vm_initiator_configure()
 	               "hostid": "$vm_hostid", "subsystems": [ $subsystems ] } ],
 	  "volumes": [
 	    { "name": "vol0", "block": "32K", "members": [ "${vm_nqn}0/1", "${vm_nqn}1/1" ] },
-	    { "name": "vol1", "block": "64K", "members": [ "${vm_nqn}0/2", "${vm_nqn}1/2" ] } ],
+	    { "name": "vol1", "block": "64K", "members": [ "${vm_nqn}0/2", "${vm_nqn}1/2" ] },
+	    { "name": "vol2", "block": "32K", "members": [ "${vm_nqn}0/3", "${vm_nqn}1/3" ] } ],
 	  "vms": [
 	    { "name": "vm1", "uid": $user, "disks": [
 	      { "volume": "vol0", "vhost-user-blk": "$vm_dir/vol0.sock" },
 	      { "volume": "vol1", "vhost-user-blk": "$vm_dir/vol1.sock" } ] },
 	    { "name": "vm2", "uid": $user, "disks": [
-	      { "volume": "vol0", "vhost-user-blk": "$vm_dir/copy.sock", "read-only": true } ] } ] }
+	      { "volume": "vol0", "vhost-user-blk": "$vm_dir/copy.sock", "read-only": true } ] },
+	    { "name": "vm3", "uid": $user, "disks": [
+	      { "volume": "vol2", "vhost-user-blk": "$vm_dir/vol2.sock" } ] } ] }
 	END
 }
 
@@ -156,12 +161,17 @@ vm_world_stop()
 	return $rc
 }
 
-# vm_world_qemu MEMORY: the guest's memory has to be shared, so that the initiator can map it.
+# Guest memory has to be shared, so that the initiator can map it.
+vm_shared_memory()
+{
+	vm_qemu=(-object "memory-backend-memfd,id=mem,size=$1,share=on" -machine memory-backend=mem)
+}
+
 vm_world_qemu()
 {
 	local disk
-	vm_qemu=(-object "memory-backend-memfd,id=mem,size=$1,share=on" -machine memory-backend=mem
-		-monitor "unix:$vm_dir/monitor,server=on,wait=off")
+	vm_shared_memory "$1"
+	vm_qemu+=(-monitor "unix:$vm_dir/monitor,server=on,wait=off" -device pcie-root-port,id=slot1,chassis=1)
 	for disk in vol0 vol1 copy; do
 		vm_qemu+=(-chardev "socket,id=$disk,path=$vm_dir/$disk.sock,reconnect=1")
 	done
@@ -233,6 +243,7 @@ host_action()
 	pause) vm_monitor stop && sleep "$1" && vm_monitor cont ;;
 	monitor) vm_monitor "$@" ;;
 	sum) vm_sum "$@" ;;
+	second) second_vm "$@" ;; # vm.sh's
 	*) echo "unknown request: $verb"; return 1 ;;
 	esac
 }

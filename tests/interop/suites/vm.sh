@@ -3,6 +3,7 @@
 # the guest may fail, and every byte must be where it belongs.
 
 modprobe -q virtio_blk; modprobe -q ext4; modprobe -q xfs
+check 'a second VM is started' host second boot
 wait_for 20 '[ -b /dev/vda ] && [ -b /dev/vdb ] && [ -b /dev/vdc ]' || {
 	not_ok 'three disks' "$(ls /sys/block)"
 	exit
@@ -84,7 +85,10 @@ under_load()
 	fi
 }
 
+check 'the second VM is at work' host second rounds 1
 under_load 'initiator killed' 'host crash-initiator'
+check 'the second VM is at work again' host second rounds 2
+under_load 'the second VM killed' 'host second kill'
 under_load 'initiator restarted' 'host restart-initiator'
 under_load 'initiator upgraded' 'host ctl upgrade'
 under_load 'target killed' 'host crash-target 1'
@@ -111,6 +115,18 @@ under_load 'memory plugged' plug
 	not_ok 'the guest has more memory' "$before MiB, then $(memory)"
 verify vda --bs=64k --size=8M
 verify vdb --bs=4k --size=1M
+
+# The disk of the VM that was killed is free, and has what that had written.
+present() { [ -b /dev/vdd ]; }
+check 'a socket for a disk more' host monitor chardev-add \
+	socket,id=plug,path=$DIRECTORY/vol2.sock,reconnect=1
+check 'plug it in' host monitor device_add vhost-user-blk-pci,id=plug,chardev=plug,bus=slot1
+wait_for 20 present || not_ok 'the disk comes' "$(ls /sys/block)"
+expect 'its name' 0 '^vol2 $' cat /sys/block/vdd/serial
+check 'what the other VM wrote' 'head -c $(stat -c %s /bin/busybox) /dev/vdd | cmp - /bin/busybox'
+verify vdd --bs=16k --size=4M
+check 'take it away' host monitor device_del plug
+wait_for 20 '! present' && ok 'the disk is gone' || not_ok 'the disk is gone' "$(ls /sys/block)"
 
 # driver bind|unbind: all disks.
 driver()

@@ -69,7 +69,9 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/signals.h \
 	%D%/units.c \
 	%D%/units.h \
-	%D%/wire.h
+	%D%/wire.h \
+	%D%/zframe.c \
+	%D%/zframe.h
 
 sbin_PROGRAMS += %D%/sluicectl
 %C%_sluicectl_SOURCES = %D%/sluicectl.c

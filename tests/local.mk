@@ -62,7 +62,8 @@ unit_tests = \
 	%D%/unit/test_volume \
 	%D%/unit/test_vring \
 	%D%/unit/test_vring_inflight \
-	%D%/unit/test_wire
+	%D%/unit/test_wire \
+	%D%/unit/test_zframe
 
 # Those of the initiator: target/ and initiator/ share names, so a test has one or the other.
 %C%_unit_test_front_LDADD = $(initiator_ldadd)
@@ -100,8 +101,10 @@ guest_sources = %D%/lib/guest.c %D%/lib/guest.h
 # something of the initiator's is linked to that instead of the target.
 fuzzers = \
 	%D%/fuzz/fuzz_pdu_stream \
-	%D%/fuzz/fuzz_vring
+	%D%/fuzz/fuzz_vring \
+	%D%/fuzz/fuzz_zframe
 %C%_fuzz_fuzz_pdu_stream_LDADD = $(fuzz_libs)
+%C%_fuzz_fuzz_zframe_LDADD = $(fuzz_libs)
 %C%_fuzz_fuzz_vring_LDADD = %D%/fuzz/libreplay.a initiator/libinitiator.a $(common_libs)
 fuzz_libs = %D%/fuzz/libreplay.a target/libtarget.a $(common_libs)
 
@@ -284,7 +287,7 @@ fuzz:
 	@test "$(FUZZ_CC)" != no || { echo "fuzz: clang is not installed" >&2; exit 1; }
 	FUZZ_CC='$(FUZZ_CC)' FUZZ_TIME='$(FUZZ_TIME)' FUZZ_FLAGS='$(AM_CPPFLAGS) -std=gnu11 -pthread' \
 	FUZZ_SOURCES='$(common_libcommon_a_SOURCES) $(target_libtarget_a_SOURCES) $(initiator_libinitiator_a_SOURCES)' \
-	FUZZ_LIBS='$(LIBURING_LIBS) $(LIBNVME_LIBS) $(JSONC_LIBS) $(ISAL_LIBS)' \
+	FUZZ_LIBS='$(LIBURING_LIBS) $(LIBNVME_LIBS) $(JSONC_LIBS) $(ISAL_LIBS) $(ZSTD_LIBS)' \
 		$(top_builddir)/run $(BASH_SHELL) $(top_srcdir)/%D%/fuzz/fuzz.sh $(fuzzers)
 
 clean-local:

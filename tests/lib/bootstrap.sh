@@ -9,7 +9,7 @@
 
 # libnvme.pc asks for OpenSSL's .pc file, and its package does not.
 bootstrap_build_packages="autoconf automake pkg-config gcc libc6-dev make
-	liburing-dev libnvme-dev libssl-dev libjson-c-dev libisal-dev"
+	liburing-dev libnvme-dev libssl-dev libjson-c-dev libisal-dev libzstd-dev"
 
 bootstrap_say()
 {

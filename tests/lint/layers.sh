@@ -56,7 +56,7 @@ door 'libnvme\.h'      'initiator/hosts\.c'
 door 'nvme/.*'         'common/nvme\.h'
 door 'CUnit/.*'        'tests/lib/unit\.[ch]' 'tests/unit/.*'
 door 'openssl/.*'      'common/chan_tls\.c' 'common/auth\.c' 'initiator/stage_crypt\.c'
-door 'zstd\.h'         'initiator/stage_zstd\.c'
+door 'zstd\.h'         'common/zframe\.c' 'tests/unit/test_zframe\.c'
 
 # How it is written.
 no '.*' '(\.*/)*config\.h' 'the build injects config.h'

@@ -71,7 +71,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/units.h \
 	%D%/wire.h \
 	%D%/zframe.c \
-	%D%/zframe.h
+	%D%/zframe.h \
+	%D%/zip.h
 
 sbin_PROGRAMS += %D%/sluicectl
 %C%_sluicectl_SOURCES = %D%/sluicectl.c

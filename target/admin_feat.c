@@ -27,7 +27,10 @@ find(const struct subsys *s, uint8_t fid)
 {
 	const struct feature *f = feature_find(fid);
 
-	return f && f->on & (s->discovery ? FEATURE_ON_DISCOVERY : FEATURE_ON_IO) ? f : NULL;
+	if (!f || !(f->on & (s->discovery ? FEATURE_ON_DISCOVERY : FEATURE_ON_IO)) ||
+	    (f->zip && !s->t->limits.compress))
+		return NULL;
+	return f;
 }
 
 uint32_t

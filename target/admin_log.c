@@ -89,7 +89,7 @@ page_effects(struct request *rq)
 {
 	if (rq->csi != NVME_CSI_NVM)
 		return BAD_FIELD;
-	log_effects(rq->c->subsys, (struct nvme_cmd_effects_log *)rq->page);
+	log_effects(rq->c->subsys, ctrl_zips(rq->c), (struct nvme_cmd_effects_log *)rq->page);
 	return 0;
 }
 

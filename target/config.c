@@ -34,6 +34,7 @@ const struct limits config_default_limits = {
 	.handshake_ms = 10 * 1000,
 	.header_ms = 30 * 1000,
 	.zero_copy = CHAN_ZC_AUTO,
+	.compress = true,
 	.pin = false,
 };
 

@@ -199,6 +199,7 @@ dump_settings(struct conf_writer *w, const struct target *t)
 	conf_put_fmt(w, "handshake_timeout", "%ums", l->handshake_ms);
 	conf_put_fmt(w, "header_timeout", "%ums", l->header_ms);
 	conf_put_str(w, "zero_copy", zc[l->zero_copy]);
+	conf_put_bool(w, "compress", l->compress);
 	conf_put_bool(w, "pin", l->pin);
 	if (t->control_path)
 		conf_put_str(w, "control", t->control_path);

@@ -29,6 +29,7 @@ static const char *const settings[] = {
 	"handshake_timeout",
 	"header_timeout",
 	"zero_copy",
+	"compress",
 	"pin",
 	"control",
 	"discovery_port",
@@ -153,6 +154,8 @@ config_read_limits(struct config *c, const struct conf_node *root, struct err *e
 		ret = read_times(&c->limits, o, err);
 	if (ret >= 0)
 		ret = conf_get_word(o, "zero_copy", zc, &word, err);
+	if (ret >= 0)
+		ret = conf_get_bool(o, "compress", &c->limits.compress, err);
 	if (ret >= 0)
 		ret = conf_get_bool(o, "pin", &c->limits.pin, err);
 	if (ret >= 0)

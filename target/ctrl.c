@@ -57,6 +57,7 @@ ctrl_set_defaults(struct ctrl *c)
 	c->timestamp_base_ms = 0;
 	c->timestamp_set_at = ring_now(c->admin_r->ring);
 	c->timestamp_set = false;
+	atomic_store(&c->zips, false);
 	admin_features_reset(c);
 }
 

@@ -76,6 +76,7 @@ struct ctrl {
 	uint64_t timestamp_set_at; /* ...this ring_now() of the admin reactor */
 	bool timestamp_set;     /* by the host; else it counts from the start or reset */
 	uint8_t host_behavior[512]; /* feature 16h */
+	_Atomic bool zips;      /* feature ZIP_FID: compressed transfers; read anywhere */
 };
 
 /* Makes a controller for an admin Connect; *ret_status is a Connect status on failure. The caller
@@ -121,6 +122,13 @@ bool ctrl_has_io_queues(const struct ctrl *c);
 void ctrl_drop_io_queues(struct ctrl *c);
 void ctrl_reset_done(struct ctrl *c);
 void ctrl_event_arrived(struct op *op, int res, uint32_t cqe_flags);
+
+/* Its host has turned compressed transfers on; any thread. */
+static inline bool
+ctrl_zips(const struct ctrl *c)
+{
+	return atomic_load_explicit(&c->zips, memory_order_relaxed);
+}
 
 bool ctrl_sees(const struct ctrl *c, uint32_t nsid); /* any thread: attached */
 void ctrl_attach(struct ctrl *c, uint32_t nsid, bool attach);

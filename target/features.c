@@ -7,6 +7,7 @@
  */
 #include "target/features.h"
 
+#include "common/zip.h"
 #include "target/keepalive.h"
 #include "target/logpage.h"
 #include "target/ns_job.h"
@@ -269,6 +270,24 @@ protect_set(struct feature_request *rq)
 	return 0;
 }
 
+/* ---- D0h, ours: compressed transfers ---- */
+
+static uint16_t
+zip_get(struct feature_request *rq)
+{
+	rq->cmd->dw0 = ctrl_zips(rq->c) ? ZIP_FEATURE_ON : 0;
+	return 0;
+}
+
+static uint16_t
+zip_set(struct feature_request *rq)
+{
+	if (rq->value & ~(uint32_t)ZIP_FEATURE_ON)
+		return BAD_FIELD;
+	atomic_store(&rq->c->zips, rq->value == ZIP_FEATURE_ON);
+	return 0;
+}
+
 /* ---- the table ---- */
 
 static const struct feature features[256] = {
@@ -323,6 +342,10 @@ static const struct feature features[256] = {
 	[NVME_FEAT_FID_WRITE_PROTECT] = {
 		.on = FEATURE_ON_IO, .changeable = true, .per_ns = true, .ncc = true,
 		.get = protect_get, .set = protect_set,
+	},
+	[ZIP_FID] = {
+		.on = FEATURE_ON_IO, .zip = true, .changeable = true,
+		.get = zip_get, .set = zip_set,
 	},
 };
 

@@ -18,6 +18,7 @@ enum { FEATURE_ON_IO = 1, FEATURE_ON_DISCOVERY = 2, FEATURE_ON_BOTH = 3 };
 
 struct feature {                /* all functions run with the lock held */
 	uint8_t on;             /* 0: no such feature */
+	bool zip;               /* only where the configuration allows compressed transfers */
 	bool changeable;
 	bool per_ns;
 	bool ncc;               /* setting it changes what Identify Namespace says */

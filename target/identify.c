@@ -5,6 +5,8 @@
  */
 #include "target/identify.h"
 
+#include "common/zframe.h"
+#include "common/zip.h"
 #include "target/ctrl_state.h"
 #include "target/ids.h"
 #include "target/io.h"
@@ -128,6 +130,21 @@ identify_commands(const struct subsys *s, struct nvme_id_ctrl *id)
 	id->ocfs = htole16(1);  /* Copy descriptor format 0 */
 }
 
+/* Hosts other than our initiator have no use for these bytes, and none must look at them. */
+static void
+put_zip_caps(const struct target *t, struct nvme_id_ctrl *id)
+{
+	struct zip_caps caps = {
+		.magic = ZIP_MAGIC,
+		.version = ZIP_VERSION,
+		.level_max = ZFRAME_LEVEL_MAX,
+		.raw_max = le32_put(io_zip_max(t)),
+	};
+
+	static_assert(offsetof(struct nvme_id_ctrl, vs) == ZIP_CAPS_AT, "vendor specific bytes");
+	memcpy(id->vs, &caps, sizeof(caps));
+}
+
 void
 identify_ctrl(const struct ctrl *c, const struct ns_capacity *cap, struct nvme_id_ctrl *ret)
 {
@@ -153,6 +170,8 @@ identify_ctrl(const struct ctrl *c, const struct ns_capacity *cap, struct nvme_i
 	put_u128(ret->unvmcap, cap->unallocated);
 	ret->ioccsz = htole32((uint32_t)(sizeof(struct nvme_sqe) + s->t->limits.in_capsule) / 16);
 	ret->ofcs = htole16(NVME_CTRL_OFCS_DISCONNECT);
+	if (s->t->limits.compress)
+		put_zip_caps(s->t, ret);
 }
 
 void

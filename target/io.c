@@ -10,6 +10,7 @@
 #include "target/io.h"
 
 #include "common/meter.h"
+#include "common/zip.h"
 #include "target/ctrl.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ enum {
 	IO_CHUNKED = 0x20,      /* needs a second buffer of IO_CHUNK */
 	IO_ALL_NS = 0x40,       /* NSID FFFFFFFFh is allowed */
 	IO_FUSIBLE = 0x80,
+	IO_ZIP = 0x100,         /* compressed: needs the feature, and its blocks as second buffer */
 };
 
 static void io_read(struct cmd *cmd);
@@ -48,6 +50,8 @@ static const struct io_op {
 	[nvme_cmd_dsm] = { io_dsm, IO_WRITES, io_judge_dsm },
 	[nvme_cmd_verify] = { io_verify, IO_RANGE | IO_CHUNKED, NULL },
 	[nvme_cmd_copy] = { io_copy, IO_WRITES | IO_CHUNKED, io_judge_copy },
+	[ZIP_WRITE] = { io_zip_write, IO_RANGE | IO_WRITES | IO_ZIP, io_judge_zip },
+	[ZIP_READ] = { io_zip_read, IO_RANGE | IO_DATA | IO_ZIP, io_judge_zip },
 };
 
 #define CDW12_DEAC BIT(25)
@@ -96,8 +100,8 @@ io_slba(const struct cmd *cmd)
 	return (uint64_t)le32_get(cmd->sqe.cdw11) << 32 | le32_get(cmd->sqe.cdw10);
 }
 
-static uint32_t
-blocks_of(const struct cmd *cmd)
+uint32_t
+io_blocks(const struct cmd *cmd)
 {
 	return (le32_get(cmd->sqe.cdw12) & 0xffff) + 1;
 }
@@ -107,7 +111,7 @@ io_range_of(const struct cmd *cmd)
 {
 	unsigned shift = cmd->nsh->ns->lba_shift;
 
-	return (struct io_range){ io_slba(cmd) << shift, (uint64_t)blocks_of(cmd) << shift };
+	return (struct io_range){ io_slba(cmd) << shift, (uint64_t)io_blocks(cmd) << shift };
 }
 
 bool
@@ -133,7 +137,7 @@ judge_range(const struct cmd *cmd, const struct ns *ns, unsigned flags)
 {
 	uint64_t slba = io_slba(cmd);
 	uint64_t have = atomic_load_explicit(&ns->blocks, memory_order_relaxed);
-	uint64_t n = blocks_of(cmd), bytes = n << ns->lba_shift;
+	uint64_t n = io_blocks(cmd), bytes = n << ns->lba_shift;
 
 	if (slba >= have || n > have - slba)
 		return NVME_NO_RETRY(NVME_SC_LBA_RANGE);
@@ -163,8 +167,10 @@ judge(const struct cmd *cmd, const struct ns *ns)
 }
 
 static uint32_t
-extra_for(const struct cmd *cmd, unsigned flags)
+extra_for(const struct cmd *cmd, const struct ns *ns, unsigned flags)
 {
+	if (flags & IO_ZIP)
+		return io_blocks(cmd) << ns->lba_shift;
 	if (flags & IO_TWO)
 		return MIN(cmd->data_len, (uint32_t)IO_CHUNK);
 	return flags & IO_CHUNKED ? IO_CHUNK : 0;
@@ -206,7 +212,7 @@ prepare(struct cmd *cmd, uint8_t **ret_place)
 	status = io_fused_arrived(cmd);
 	if (status != 0)
 		return status;
-	if (!op->run)
+	if (!op->run || (op->flags & IO_ZIP && !ctrl_zips(cmd->conn->ctrl)))
 		return NVME_NO_RETRY(NVME_SC_INVALID_OPCODE);
 	if (NVME_SQE_FUSE(cmd->sqe.flags) && !(op->flags & IO_FUSIBLE))
 		return NVME_NO_RETRY(NVME_SC_INVALID_FIELD);
@@ -218,7 +224,7 @@ prepare(struct cmd *cmd, uint8_t **ret_place)
 	status = judge(cmd, ns);
 	if (status != 0)
 		return status;
-	cmd->extra = extra_for(cmd, op->flags);
+	cmd->extra = extra_for(cmd, ns, op->flags);
 	*ret_place = in_place(cmd, ns);
 	return 0;
 }
@@ -294,12 +300,12 @@ io_finish(struct cmd *cmd, uint16_t status)
 
 	if (s && status != 0) {
 		METER_ADD(s->errors, 1);
-	} else if (s && cmd->sqe.opcode == nvme_cmd_read) {
+	} else if (s && (cmd->sqe.opcode == nvme_cmd_read || cmd->sqe.opcode == ZIP_READ)) {
 		METER_ADD(s->reads, 1);
-		METER_ADD(s->read_bytes, cmd->data_len);
-	} else if (s && cmd->sqe.opcode == nvme_cmd_write) {
+		METER_ADD(s->read_bytes, io_range_of(cmd).len);
+	} else if (s && (cmd->sqe.opcode == nvme_cmd_write || cmd->sqe.opcode == ZIP_WRITE)) {
 		METER_ADD(s->writes, 1);
-		METER_ADD(s->write_bytes, cmd->data_len);
+		METER_ADD(s->write_bytes, io_range_of(cmd).len);
 	} else if (s) {
 		METER_ADD(s->other, 1);
 	}
@@ -405,7 +411,7 @@ io_write_uncor(struct cmd *cmd)
 static uint16_t
 judge_zeroes(const struct cmd *cmd, const struct ns *ns)
 {
-	uint64_t bytes = (uint64_t)blocks_of(cmd) << ns->lba_shift;
+	uint64_t bytes = (uint64_t)io_blocks(cmd) << ns->lba_shift;
 
 	return bytes > BIT(IO_ZEROES_SHIFT) ? NVME_NO_RETRY(NVME_SC_INVALID_FIELD) : 0;
 }

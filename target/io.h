@@ -42,6 +42,7 @@ struct io_range {               /* bytes of the namespace */
 };
 
 uint64_t io_slba(const struct cmd *cmd); /* CDW10-11 */
+uint32_t io_blocks(const struct cmd *cmd); /* CDW12, NLB + 1 */
 /* The blocks that CDW10-12 name, as bytes. The command was judged. */
 struct io_range io_range_of(const struct cmd *cmd);
 /* A command that was counted in touches bytes of [off, off + len). */
@@ -64,6 +65,11 @@ void io_dsm(struct cmd *cmd);
 void io_copy(struct cmd *cmd);
 uint16_t io_judge_dsm(const struct cmd *cmd, const struct ns *ns);
 uint16_t io_judge_copy(const struct cmd *cmd, const struct ns *ns);
+
+void io_zip_write(struct cmd *cmd);     /* io_zip.c */
+void io_zip_read(struct cmd *cmd);
+uint16_t io_judge_zip(const struct cmd *cmd, const struct ns *ns);
+uint32_t io_zip_max(const struct target *t); /* bytes of blocks in one of them */
 
 /* MSSRL: blocks of one range of Copy. */
 uint32_t io_copy_longest(const struct target *t, const struct ns *ns);

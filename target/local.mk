@@ -54,6 +54,7 @@ noinst_LIBRARIES += %D%/libtarget.a
 	%D%/io.h \
 	%D%/io_fused.c \
 	%D%/io_ranges.c \
+	%D%/io_zip.c \
 	%D%/keepalive.c \
 	%D%/keepalive.h \
 	%D%/listener.c \

@@ -5,6 +5,7 @@
 #include "target/logpage.h"
 
 #include "common/meter.h"
+#include "common/zip.h"
 #include "target/admin_table.h"
 #include "target/identify.h"
 
@@ -129,7 +130,7 @@ log_changed_ns(const struct ctrl *c, struct nvme_ns_list *ret)
 }
 
 void
-log_effects(const struct subsys *s, struct nvme_cmd_effects_log *ret)
+log_effects(const struct subsys *s, bool zips, struct nvme_cmd_effects_log *ret)
 {
 	/* What io*.c executes; b1 for those that change data. */
 	static const struct { uint8_t opcode; bool writes; } io[] = {
@@ -149,6 +150,10 @@ log_effects(const struct subsys *s, struct nvme_cmd_effects_log *ret)
 	if (identify_can_write_uncor(s))
 		ret->iocs[nvme_cmd_write_uncor] =
 			htole32(NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC);
+	if (zips) {
+		ret->iocs[ZIP_WRITE] = htole32(NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC);
+		ret->iocs[ZIP_READ] = htole32(NVME_CMD_EFFECTS_CSUPP);
+	}
 }
 
 void

@@ -21,7 +21,8 @@ void log_smart(const struct ctrl *c, const struct ns *ns, uint64_t now_ms,
                struct nvme_smart_log *ret);
 void log_firmware(struct nvme_firmware_slot *ret);
 void log_changed_ns(const struct ctrl *c, struct nvme_ns_list *ret);
-void log_effects(const struct subsys *s, struct nvme_cmd_effects_log *ret);
+/* zips: with compressed transfers. */
+void log_effects(const struct subsys *s, bool zips, struct nvme_cmd_effects_log *ret);
 void log_feature_effects(const struct subsys *s, struct nvme_fid_supported_effects_log *ret);
 
 #endif

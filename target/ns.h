@@ -28,6 +28,7 @@ enum gate_state { GATE_OPEN, GATE_CLOSED, GATE_GONE };
 
 struct ns_stats {               /* one writer, read by anyone (METER_GET) */
 	uint64_t reads, writes, read_bytes, write_bytes, other, errors;
+	uint64_t zip_read_bytes, zip_write_bytes; /* what travelled in compressed transfers */
 };
 
 struct ns_handle {              /* one namespace on one reactor; touched by that reactor alone */

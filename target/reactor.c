@@ -7,6 +7,7 @@
 #include "target/reactor.h"
 
 #include "common/log.h"
+#include "common/zframe.h"
 #include "target/conn.h"
 #include "target/io.h"
 #include "target/target.h"
@@ -56,7 +57,10 @@ pools_free(struct reactor *r)
 static void
 reactor_fini(struct crew_thread *t)
 {
-	pools_free(container_of(t, struct reactor, thread));
+	struct reactor *r = container_of(t, struct reactor, thread);
+
+	pools_free(r);
+	zframe_free(r->zip);
 }
 
 static int

@@ -12,6 +12,7 @@
 enum { REACTORS_MAX = CREW_MAX };
 
 struct target;
+struct zframe;
 
 struct reactor {
 	struct crew_thread thread;
@@ -23,6 +24,7 @@ struct reactor {
 	/* of all others, so that a host that ties up the first cannot keep one from connecting; and
 	 * of in-capsule data when the first is used up */
 	struct buf_pool *admin_pool;
+	struct zframe *zip;     /* NULL until a host needs it */
 	struct list conns;      /* conn.node */
 	struct list dirty;      /* channels with something to send */
 	struct chan_stats stats;

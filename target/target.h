@@ -31,6 +31,7 @@ struct limits {                 /* each configurable under "sluice", each bounde
 	/* from a PDU's first byte to its last header byte; also data of R2T */
 	unsigned header_ms;
 	enum chan_zc zero_copy;
+	bool compress;          /* hosts may turn compressed transfers on */
 	bool pin;               /* pin reactor n to the n-th cpu of the process */
 };
 

@@ -124,6 +124,7 @@ void
 put_ns_stats(struct conf_writer *w, const struct target *t, const struct ns *ns)
 {
 	uint64_t reads = 0, writes = 0, read_bytes = 0, write_bytes = 0, other = 0, errors = 0;
+	uint64_t zip_read = 0, zip_write = 0;
 
 	for (unsigned i = 0; i < t->nr_reactors; i++) {
 		const struct ns_stats *s = &ns->h[i].stats;
@@ -134,6 +135,8 @@ put_ns_stats(struct conf_writer *w, const struct target *t, const struct ns *ns)
 		write_bytes += METER_GET(s->write_bytes);
 		other += METER_GET(s->other);
 		errors += METER_GET(s->errors);
+		zip_read += METER_GET(s->zip_read_bytes);
+		zip_write += METER_GET(s->zip_write_bytes);
 	}
 	conf_put_u64(w, "reads", reads);
 	conf_put_u64(w, "writes", writes);
@@ -141,6 +144,8 @@ put_ns_stats(struct conf_writer *w, const struct target *t, const struct ns *ns)
 	conf_put_u64(w, "write_bytes", write_bytes);
 	conf_put_u64(w, "other", other);
 	conf_put_u64(w, "errors", errors);
+	conf_put_u64(w, "compressed_read_bytes", zip_read);
+	conf_put_u64(w, "compressed_write_bytes", zip_write);
 }
 
 int
@@ -186,7 +191,8 @@ warn_limits(const struct target *t, const struct config *c)
 	    a->queues != b->queues || a->depth != b->depth || a->controllers != b->controllers ||
 	    a->mdts != b->mdts || a->in_capsule != b->in_capsule || a->buffers != b->buffers ||
 	    a->poll_us != b->poll_us || a->handshake_ms != b->handshake_ms ||
-	    a->header_ms != b->header_ms || a->zero_copy != b->zero_copy || a->pin != b->pin)
+	    a->header_ms != b->header_ms || a->zero_copy != b->zero_copy ||
+	    a->compress != b->compress || a->pin != b->pin)
 		log_warn("%s: settings under \"sluice\" changed, they wait for the next start",
 		         t->config_path);
 }

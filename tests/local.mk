@@ -141,7 +141,8 @@ proto_tests = \
 	%D%/proto/nvm.py \
 	%D%/proto/properties.py \
 	%D%/proto/queues.py \
-	%D%/proto/storms.py
+	%D%/proto/storms.py \
+	%D%/proto/zip.py
 
 # A scripted vhost-user master against the initiator.
 vhost_tests = \
@@ -256,6 +257,7 @@ EXTRA_DIST += \
 	%D%/lib/shm.py \
 	%D%/lib/vhost.py \
 	%D%/lib/wire.py \
+	%D%/lib/zframe.py \
 	%D%/interop/guest \
 	%D%/interop/guest.sh \
 	%D%/interop/guest_image.sh \

@@ -215,8 +215,9 @@ class Conn:
 
     def _finish(self, command, cqe):
         if cqe.status == 0 and command.want:
-            need(len(command.got) == command.want and command.last,
-                 "cid %d succeeded with %d of %d bytes", cqe.cid, len(command.got), command.want)
+            want = cqe.dw0 if command.sqe[0] == ZIP_READ and cqe.dw0 else command.want
+            need(len(command.got) == want <= command.want and command.last,
+                 "cid %d succeeded with %d of %d bytes", cqe.cid, len(command.got), want)
         need(not (cqe.status == 0 and command.data and command.r2ts), "%r: R2T is open", cqe)
         cqe.data = bytes(command.got)
         command.cqe = cqe

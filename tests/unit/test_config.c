@@ -91,7 +91,7 @@ test_config_reads_every_setting(void)
 	                           "\"depth\":64,\"controllers\":5,\"mdts\":\"128K\","
 	                           "\"in_capsule\":4096,\"buffers\":\"16M\",\"poll_us\":50,"
 	                           "\"handshake_timeout\":\"500ms\",\"header_timeout\":2,"
-	                           "\"zero_copy\":\"never\",\"pin\":true,\"control\":\"/x\","
+	                           "\"zero_copy\":\"never\",\"compress\":false,\"pin\":true,\"control\":\"/x\","
 	                           "\"discovery_port\":false}}",
 	                           "s.json", &c, &err), 0))
 		return;
@@ -107,6 +107,7 @@ test_config_reads_every_setting(void)
 	CHECK_EQ(c->limits.handshake_ms, 500);
 	CHECK_EQ(c->limits.header_ms, 2000);
 	CHECK_EQ(c->limits.zero_copy, CHAN_ZC_NEVER);
+	CHECK(!c->limits.compress);
 	CHECK(c->limits.pin);
 	CHECK_STR(config_control(c), "/x");
 	CHECK_EQ(c->discovery_port, 0);

@@ -157,7 +157,7 @@ test_effects_say_what_is_served(void)
 
 	set_up();
 	memset(&log, 0, sizeof(log));
-	log_effects(&s, &log);
+	log_effects(&s, false, &log);
 	CHECK_EQ(log.acs[nvme_admin_identify], NVME_CMD_EFFECTS_CSUPP);
 	CHECK_EQ(log.acs[nvme_admin_ns_mgmt], 0);
 	CHECK_EQ(log.acs[nvme_admin_create_sq], 0);
@@ -167,7 +167,7 @@ test_effects_say_what_is_served(void)
 	CHECK_EQ(log.iocs[nvme_cmd_write], NVME_CMD_EFFECTS_CSUPP | NVME_CMD_EFFECTS_LBCC);
 	CHECK_EQ(log.iocs[nvme_cmd_resv_register], 0);
 	s.ns_dir = dir;
-	log_effects(&s, &log);
+	log_effects(&s, false, &log);
 	CHECK(log.acs[nvme_admin_ns_mgmt] & NVME_CMD_EFFECTS_NIC);
 }
 

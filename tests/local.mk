@@ -212,14 +212,16 @@ valgrind_tests = \
 # Speed, by tests/run-all: short runs that fail when something is wildly off.
 bench_tests = \
 	%D%/bench/smoke.sh
-EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/measure.py %D%/bench/peers.py %D%/bench/run \
-	%D%/bench/vhost.py %D%/bench/volume.py
+EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/candidates.py %D%/bench/measure.py %D%/bench/peers.py \
+	%D%/bench/report.py %D%/bench/run %D%/bench/shapes.py %D%/bench/tail.py %D%/bench/vhost.py
 bench_sources = \
 	%D%/bench/bench.c %D%/bench/bench.h \
 	%D%/bench/link.c %D%/bench/link.h
-check_PROGRAMS += %D%/bench/host %D%/bench/vhost %D%/bench/wire
+check_PROGRAMS += %D%/bench/host %D%/bench/responder %D%/bench/vhost %D%/bench/wire
 %C%_bench_host_SOURCES = %D%/bench/host.c %D%/bench/session.c %D%/bench/session.h $(bench_sources)
 %C%_bench_host_LDADD = $(common_libs)
+%C%_bench_responder_SOURCES = %D%/bench/responder.c $(bench_sources)
+%C%_bench_responder_LDADD = $(common_libs)
 %C%_bench_vhost_SOURCES = %D%/bench/vhost.c
 %C%_bench_wire_SOURCES = %D%/bench/wire.c $(bench_sources)
 %C%_bench_wire_LDADD = $(common_libs)

@@ -137,10 +137,25 @@ bench_options(int argc, char **argv, const struct bench_opt *opts)
 	}
 }
 
-bool
-bench_is_write(const char *rw)
+uint32_t
+bench_writes(const char *rw)
 {
-	if (strcmp(rw, "read") && strcmp(rw, "write"))
-		bench_die("--rw: read or write, not '%s'", rw);
-	return *rw == 'w';
+	static const struct {
+		const char *name;
+		uint32_t percent;
+	} kinds[] = { { "read", 0 }, { "write", 100 }, { "mix", 30 } };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(rw, kinds[i].name) == 0)
+			return kinds[i].percent;
+	bench_die("--rw: read, write or mix, not '%s'", rw);
+}
+
+uint64_t
+bench_random(uint64_t *seed)
+{
+	*seed ^= *seed >> 12;
+	*seed ^= *seed << 25;
+	*seed ^= *seed >> 27;
+	return *seed * 0x2545f4914f6cdd1dull;
 }

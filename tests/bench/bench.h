@@ -25,7 +25,8 @@ struct bench_opt {              /* a table of these ends with a NULL name */
 
 /* Sets what the arguments name; --help prints the table. */
 void bench_options(int argc, char **argv, const struct bench_opt *opts);
-bool bench_is_write(const char *rw);            /* "read" or "write", nothing else */
+uint32_t bench_writes(const char *rw);          /* percent: "read" 0, "write" 100, "mix" 30 */
+uint64_t bench_random(uint64_t *seed);          /* xorshift64*; the high half is good */
 
 void bench_pin(int cpu);                        /* this thread; -1: leave */
 double bench_now(void);                         /* seconds, monotonic */

@@ -21,17 +21,17 @@ enum { STAGE_SMALL = 128 << 10, STAGE_LARGE = 32 << 10 }; /* as tests/bench/wire
 
 struct slot {                   /* a command; its cid is its index */
 	uint32_t got;           /* payload bytes that arrived */
-	bool busy;
+	bool busy, write;
 };
 
 struct host {
 	struct session session;
-	bool write, random, stopping;
-	uint32_t bs, depth;
+	bool random, stopping;
+	uint32_t bs, depth, writes; /* writes: percent */
 	size_t stride;          /* from buffer to buffer */
 	uint8_t *buffers;
 	struct slot *slots;
-	struct pdu_cmd model;   /* what every capsule starts from */
+	struct pdu_cmd model[2]; /* what every capsule starts from: reads, writes */
 	uint64_t chunks, next;  /* I/Os that fit the namespace; the next sequential one */
 	uint64_t seed;
 	uint64_t done;          /* commands ended */
@@ -43,8 +43,9 @@ struct host {
 struct host_conf {
 	struct session_conf session;
 	struct link_conf link;
+	const char *rw;
 	uint32_t bs, count, stage;
-	bool write, random, json;
+	bool random, json;
 	double time;
 	int cpu;
 };
@@ -55,16 +56,18 @@ host_of(struct link *l)
 	return container_of(l, struct host, session.io.link);
 }
 
-/* xorshift64*; the high half times the range needs no division. */
+/* The high half times the range needs no division. */
+static uint64_t
+draw(struct host *h, uint64_t range)
+{
+	return (bench_random(&h->seed) >> 32) * range >> 32;
+}
+
 static uint64_t
 next_chunk(struct host *h)
 {
-	if (h->random) {
-		h->seed ^= h->seed >> 12;
-		h->seed ^= h->seed << 25;
-		h->seed ^= h->seed >> 27;
-		return (uint64_t)(((h->seed * 0x2545f4914f6cdd1dull) >> 32) * h->chunks) >> 32;
-	}
+	if (h->random)
+		return draw(h, h->chunks);
 	if (h->next == h->chunks)
 		h->next = 0;
 	return h->next++;
@@ -76,13 +79,14 @@ issue(struct host *h, uint16_t cid)
 	struct link *l = &h->session.io.link;
 	struct pdu_cmd *cmd = link_header(l, sizeof(*cmd));
 	uint64_t lba = next_chunk(h) * (h->bs / h->session.block);
-	bool data = h->model.sqe.sgl.type == SGL_IN_CAPSULE;
+	bool write = h->writes == 100 || (h->writes && draw(h, 100) < h->writes);
+	bool data = write && h->model[true].sqe.sgl.type == SGL_IN_CAPSULE;
 
-	*cmd = h->model;
+	*cmd = h->model[write];
 	cmd->sqe.cid = le16_put(cid);
 	cmd->sqe.cdw10 = le32_put((uint32_t)lba);
 	cmd->sqe.cdw11 = le32_put((uint32_t)(lba >> 32));
-	h->slots[cid] = (struct slot){ .busy = true };
+	h->slots[cid] = (struct slot){ .busy = true, .write = write };
 	h->busy++;
 	link_seal(l, &cmd->hdr, data ? h->buffers + h->stride * cid : NULL, data ? h->bs : 0);
 }
@@ -102,7 +106,7 @@ complete(struct host *h, uint16_t cid, uint16_t status)
 
 	if (status >> 1)
 		bench_die("cid %u: status %03xh", cid, status >> 1);
-	if (!h->write && s->got != h->bs)
+	if (!s->write && s->got != h->bs)
 		bench_die("cid %u: %u of %u bytes arrived", cid, s->got, h->bs);
 	s->busy = false;
 	h->busy--;
@@ -119,8 +123,7 @@ send_data(struct host *h, const struct pdu_r2t *r2t)
 	uint32_t at = le32_get(r2t->r2to), left = le32_get(r2t->r2tl);
 	struct link *l = &h->session.io.link;
 
-	slot_of(h, cid);
-	if (at > h->bs || left > h->bs - at || !left)
+	if (!slot_of(h, cid)->write || at > h->bs || left > h->bs - at || !left)
 		bench_die("cid %u: R2T for %u bytes at %u", cid, left, at);
 	while (left) {
 		uint32_t n = MIN(left, h->session.io.max_h2c);
@@ -144,6 +147,7 @@ host_header(struct link *l, const struct pdu_hdr *hdr, uint32_t len)
 	struct host *h = host_of(l);
 	const struct pdu_data *d = (const struct pdu_data *)hdr;
 	const struct pdu_resp *r = (const struct pdu_resp *)hdr;
+	struct slot *s;
 	uint32_t at;
 
 	switch (hdr->type) {
@@ -151,16 +155,15 @@ host_header(struct link *l, const struct pdu_hdr *hdr, uint32_t len)
 		h->cid = le16_get(d->cccid);
 		h->flags = hdr->flags;
 		at = le32_get(d->datao);
-		if (h->write || at != slot_of(h, h->cid)->got || len > h->bs - at || !len)
+		s = slot_of(h, h->cid);
+		if (s->write || at != s->got || len > h->bs - at || !len)
 			bench_die("cid %u: C2HData of %u bytes at %u", h->cid, len, at);
-		h->slots[h->cid].got += len;
+		s->got += len;
 		return h->buffers + h->stride * h->cid + at;
 	case PDU_CAPSULE_RESP:
 		complete(h, le16_get(r->cqe.cid), le16_get(r->cqe.status));
 		return NULL;
 	case PDU_R2T:
-		if (!h->write)
-			bench_die("R2T for a read");
 		send_data(h, (const struct pdu_r2t *)hdr);
 		return NULL;
 	}
@@ -178,16 +181,33 @@ host_payload(struct link *l)
 
 static const struct link_ops host_ops = { host_header, host_payload };
 
+static struct pdu_cmd
+model_of(const struct host_conf *c, const struct session *s, bool write)
+{
+	bool capsule = write && c->bs <= s->in_capsule;
+
+	return (struct pdu_cmd){
+		.hdr = { .type = PDU_CAPSULE_CMD, .hlen = sizeof(struct pdu_cmd) },
+		.sqe = {
+			.opcode = write ? nvme_cmd_write : nvme_cmd_read,
+			.flags = NVME_PSDT_SGL << 6,
+			.nsid = le32_put(c->session.nsid),
+			.sgl = { .type = capsule ? SGL_IN_CAPSULE : SGL_TRANSPORT,
+			         .len = le32_put(c->bs) },
+			.cdw12 = le32_put(c->bs / s->block - 1),
+		},
+	};
+}
+
 static void
 prepare(struct host *h, const struct host_conf *c)
 {
 	const struct session *s = &h->session;
-	bool capsule = c->write && c->bs <= s->in_capsule;
 
 	if (c->bs % s->block || c->bs > s->max_transfer || c->bs / s->block > 65536)
 		bench_die("--bs %u: blocks are %u bytes, transfers at most %u", c->bs, s->block,
 		          s->max_transfer);
-	h->write = c->write;
+	h->writes = bench_writes(c->rw);
 	h->random = c->random;
 	h->bs = c->bs;
 	h->depth = c->session.depth;
@@ -199,17 +219,8 @@ prepare(struct host *h, const struct host_conf *c)
 	h->buffers = bench_alloc(h->stride * h->depth);
 	h->slots = bench_alloc(h->depth * sizeof(*h->slots));
 	memset(h->slots, 0, h->depth * sizeof(*h->slots));
-	h->model = (struct pdu_cmd){
-		.hdr = { .type = PDU_CAPSULE_CMD, .hlen = sizeof(h->model) },
-		.sqe = {
-			.opcode = c->write ? nvme_cmd_write : nvme_cmd_read,
-			.flags = NVME_PSDT_SGL << 6,
-			.nsid = le32_put(c->session.nsid),
-			.sgl = { .type = capsule ? SGL_IN_CAPSULE : SGL_TRANSPORT,
-			         .len = le32_put(c->bs) },
-			.cdw12 = le32_put(c->bs / s->block - 1),
-		},
-	};
+	h->model[false] = model_of(c, s, false);
+	h->model[true] = model_of(c, s, true);
 }
 
 static void
@@ -260,7 +271,7 @@ report(const struct host_conf *c, double seconds, const struct link_cost *cost, 
 	                 "\"total\":%llu}\n"
 	               : "%s bs %u qd %u: %llu I/Os in %.3f s, %.0f IOPS, %.1f MB/s, "
 	                 "host CPU us/IO %.3f, enters/IO %.4f, %llu with warm-up\n",
-	       c->write ? "write" : "read", c->bs, c->session.depth, (unsigned long long)done,
+	       c->rw, c->bs, c->session.depth, (unsigned long long)done,
 	       seconds, n / seconds, n / seconds * c->bs / 1e6, cost->cpu / n * 1e6,
 	       (double)cost->enters / n, (unsigned long long)total);
 }
@@ -268,13 +279,12 @@ report(const struct host_conf *c, double seconds, const struct link_cost *cost, 
 static void
 parse(int argc, char **argv, struct host_conf *c)
 {
-	const char *rw = "read";
 	const struct bench_opt opts[] = {
 		{ "connect", BENCH_WORD, &c->session.address, "ADDR:PORT of the target" },
 		{ "nqn", BENCH_WORD, &c->session.subnqn, "subsystem" },
 		{ "hostnqn", BENCH_WORD, &c->session.hostnqn, "this host" },
 		{ "nsid", BENCH_SIZE, &c->session.nsid, "namespace" },
-		{ "rw", BENCH_WORD, &rw, "read or write" },
+		{ "rw", BENCH_WORD, &c->rw, "read, write or mix, 70 to 30" },
 		{ "bs", BENCH_SIZE, &c->bs, "bytes of an I/O" },
 		{ "qd", BENCH_SIZE, &c->session.depth, "commands in flight" },
 		{ "time", BENCH_SECONDS, &c->time, "seconds to measure" },
@@ -292,7 +302,7 @@ parse(int argc, char **argv, struct host_conf *c)
 	};
 
 	bench_options(argc, argv, opts);
-	c->write = bench_is_write(rw);
+	bench_writes(c->rw);
 	if (c->session.depth == 0 || c->session.depth > DEPTH_MAX)
 		bench_die("--qd: 1 to %d", DEPTH_MAX);
 	if (c->bs == 0 || c->bs > BLOCK_MAX)
@@ -308,7 +318,7 @@ main(int argc, char **argv)
 			.address = "127.0.0.1:4420", .subnqn = "nqn.2026-11.io.sluice:default",
 			.hostnqn = "nqn.2026-11.io.sluice:bench-host", .nsid = 1, .depth = 32,
 		},
-		.bs = 4096, .time = 1, .cpu = -1,
+		.rw = "read", .bs = 4096, .time = 1, .cpu = -1,
 	};
 	struct link_cost cost;
 	uint64_t done;

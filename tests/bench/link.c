@@ -92,6 +92,7 @@ link_open(struct link *l, const struct link_ops *ops, const struct link_conf *co
 	}
 	l->stage_size = MAX(conf->stage, (size_t)HEADER_ROOM);
 	l->stage = bench_alloc(l->stage_size);
+	l->offer = l->stage_size;
 }
 
 void
@@ -231,7 +232,7 @@ static void
 link_arm(struct link *l)
 {
 	struct io_uring_sqe *sqe;
-	size_t room = l->stage_size - l->have;
+	size_t room = l->offer - l->have;
 
 	if (l->receiving || l->closed)
 		return;

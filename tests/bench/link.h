@@ -71,6 +71,7 @@ struct link {
 	bool receiving;
 	uint8_t *stage;
 	size_t stage_size, have; /* have: bytes of an incomplete header at stage[0] */
+	size_t offer;           /* how much of it the next receive may fill: the owner's */
 	uint8_t *due;           /* where the payload under way goes on */
 	size_t due_left;        /* DATA and its digest */
 	uint8_t *due_start;

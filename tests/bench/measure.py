@@ -1,10 +1,10 @@
-"""One shape of load and what was measured with it; for tests/bench/run."""
+"""What a run costs: programs and their JSON, and what /proc, perf and the daemons' counters know of them."""
 import json
 import os
 import re
 import resource
 import shutil
-import statistics
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,20 +12,33 @@ import time
 
 import daemon
 
-NSIDS = {"null": 1, "ram": 2}
 SERVER_CPU, CLIENT_CPU = 0, 1
 IN_CAPSULE = 8192
 RAM_BYTES = 256 << 20           # beyond the caches
-WARM_BYTES = RAM_BYTES + (64 << 20)
+
+
+def json_of(words):
+    """Runs a program to its end; returns the JSON that it prints."""
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, words))}\n{done.stderr.strip()}")
+    return json.loads(done.stdout)
 
 
 def bench(name, *args):
-    """Runs wire or host; returns its JSON."""
-    words = [daemon.find_program(name, "tests/bench"), "--json", *map(str, args)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)}\n{done.stderr.strip()}")
-    return json.loads(done.stdout)
+    """The words that start one of the bench programs."""
+    return [daemon.find_program(name, "tests/bench"), *args]
+
+
+def side_by_side(commands):
+    """Runs several at once; returns the JSON of each."""
+    if len(commands) == 1:
+        return [json_of(commands[0])]
+    procs = [subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True) for words in commands]
+    outs = [p.communicate(timeout=120)[0] for p in procs]
+    if any(p.returncode for p in procs):
+        sys.exit(f"failed: {' '.join(map(str, commands[0]))}")
+    return [json.loads(out) for out in outs]
 
 
 def cpu_seconds(pid):
@@ -37,134 +50,87 @@ def cpu_seconds(pid):
     return total / 1e9
 
 
-def ours(pid):
-    """CPU seconds of this script, of the programs it has run, and of pid."""
-    total = cpu_seconds(pid) if pid else 0
-    for who in resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN:
-        usage = resource.getrusage(who)
-        total += usage.ru_utime + usage.ru_stime
-    return total
+def switches(pid):
+    """Times its threads slept and were woken, and times they were only pushed aside."""
+    slept = pushed = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii") as f:
+            counts = dict(re.findall(r"^(\w*voluntary)_ctxt_switches:\s*(\d+)", f.read(), re.MULTILINE))
+        slept += int(counts["voluntary"])
+        pushed += int(counts["nonvoluntary"])
+    return slept, pushed
 
 
-class Machine:
-    """Repeats a run that others disturbed: at most so many seconds are spent on that in all."""
-
-    SHARE = 0.03                # of the cores' time that others may take meanwhile
-
-    def __init__(self, patience, pause):
-        self.patience, self.pause, self.disturbed = patience, pause, 0
-
-    @staticmethod
-    def busy():
-        """CPU seconds that were not idle, of all cores, since boot; stolen ones too."""
-        with open("/proc/stat", encoding="ascii") as f:
-            user, nice, system, _, _, irq, softirq, steal = map(int, f.readline().split()[1:9])
-        return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-    def undisturbed(self, run, pid=None):
-        """What run() returned when next to nobody else ran. pid: a server that works for it."""
-        while True:
-            time.sleep(self.pause)
-            self.await_silence()
-            spent, wall, busy = ours(pid), time.monotonic(), self.busy()
-            result = run()
-            wall = time.monotonic() - wall
-            others = self.busy() - busy - (ours(pid) - spent)
-            if others <= self.SHARE * wall * os.cpu_count() + 0.03:
-                return result
-            self.patience -= wall
-            if self.patience <= 0:
-                self.disturbed += 1
-                return result
-
-    def await_silence(self):
-        while self.patience > 0:
-            busy = self.busy()
-            time.sleep(0.25)
-            self.patience -= 0.25
-            if self.busy() - busy <= 0.25 * self.SHARE * os.cpu_count() + 0.01:
-                return
+def resident_mib(pid):
+    with open(f"/proc/{pid}/statm", encoding="ascii") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-class Shape:
-    """Direction, block size, depth, digests, spinning; and the runs of both sides."""
-
-    def __init__(self, rw, bs, qd, digest, poll_us):
-        self.rw, self.bs, self.qd, self.digest, self.poll_us = rw, bs, qd, digest, poll_us
-        self.wire = {ns: [] for ns in NSIDS}
-        self.target = {ns: [] for ns in NSIDS}
-        self.syscalls = {}
-        self.stage = 65536
-
-    def load(self, seconds):
-        return ["--rw", self.rw, "--bs", self.bs, "--qd", self.qd, "--time", seconds, "--poll-us", self.poll_us]
-
-    def wire_args(self, seconds):
-        args = [*self.load(seconds), "--client-cpu", CLIENT_CPU, "--server-cpu", SERVER_CPU,
-                "--in-capsule", IN_CAPSULE]
-        return [*args, "--digest"] if self.digest else args
-
-    def calibrate(self, machine, seconds):
-        """Finds the receiver's best staging for this shape."""
-        self.stage = machine.undisturbed(lambda: bench("wire", *self.wire_args(seconds))["stage"])
-
-    def run_wire(self, machine, ns, seconds):
-        args = [*self.wire_args(seconds), "--stage", self.stage]
-        if ns == "ram":
-            args += ["--server-span", RAM_BYTES]
-        self.wire[ns].append(machine.undisturbed(lambda: bench("wire", *args)))
-
-    def host_args(self, target, ns, seconds):
-        args = [*self.load(seconds), "--cpu", CLIENT_CPU, "--nsid", NSIDS[ns], "--nqn", target.nqn,
-                "--connect", "%s:%d" % target.addr, "--no-sq-flow-control"]
-        if self.digest:
-            args += ["--hdgst", "--ddgst"]
-        if self.rw == "read":
-            args += ["--stage", self.stage]
-        return args
-
-    def warm(self, target, ns):
-        """The first touch of memory is not what is measured: goes once over all of it and more."""
-        bench("host", *self.host_args(target, ns, 1), "--count", WARM_BYTES // self.bs)
-
-    def run_target(self, machine, target, ns, seconds):
-        def run():
-            before = cpu_seconds(target.pid)
-            got = bench("host", *self.host_args(target, ns, seconds))
-            got["target_cpu_us"] = (cpu_seconds(target.pid) - before) / got["total"] * 1e6
-            return got
-
-        self.target[ns].append(machine.undisturbed(run, target.pid))
-
-    def count_syscalls(self, target, ns):
-        count, total = syscalls_during(target.pid, ["host", *self.host_args(target, ns, 0.3)])
-        self.syscalls[ns] = count / total
-
-    def summary(self):
-        return (f"{self.rw} {self.bs} depth {self.qd}{' digests' if self.digest else ''} poll {self.poll_us}: "
-                + ", ".join(f"{ns} {self.ratio(ns):.2f} of {self.median('iops', ns, wire=True) / 1e3:.1f} k/s"
-                            for ns in NSIDS))
-
-    def ratio(self, ns):
-        return statistics.median(t["iops"] / w["iops"] for t, w in zip(self.target[ns], self.wire[ns]))
-
-    def median(self, what, ns, wire=False):
-        return statistics.median(r[what] for r in (self.wire if wire else self.target)[ns])
+def children_cpu():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
-def syscalls_during(pid, load):
-    """System calls that pid makes while a host runs, and how many commands that host had done."""
-    words = [daemon.find_program(load[0], "tests/bench"), "--json", *map(str, load[1:])]
-    with tempfile.NamedTemporaryFile("r") as out:
-        perf = subprocess.run(["perf", "stat", "-x,", "-o", out.name, "-e", "raw_syscalls:sys_enter",
-                               "-p", str(pid), "--", *words], capture_output=True, text=True,
-                              check=False) if shutil.which("perf") else None
-        if perf and perf.returncode == 0:
-            count = re.search(r"^(\d+),", out.read(), re.MULTILINE)
-            return int(count[1]) if count else 0, json.loads(perf.stdout)["total"]
-        strace = subprocess.Popen(["strace", "-c", "-f", "-q", "-o", out.name, "-p", str(pid)])
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        strace.terminate()
-        strace.wait()
-        total = re.search(r"(\d+)(?:\s+\d+)? total$", out.read(), re.MULTILINE)
-        return int(total[1]), json.loads(done.stdout)["total"]
+def all_cpu_seconds(pid):
+    """CPU time of a process, of its ended threads too, in ticks."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Process:
+    """A daemon of ours that a run is charged to. ctl: asks its control socket."""
+
+    def __init__(self, pid, ctl):
+        self.pid, self.ctl = pid, ctl
+
+    def snapshot(self):
+        slept, pushed = switches(self.pid)
+        stats = self.ctl("stats")
+        staged = sum(r["rx_staged"] for r in stats["reactors"])
+        copied = sum(p["copied_bytes"] for p in stats.get("paths", ()))
+        return {"cpu_us": cpu_seconds(self.pid) * 1e6, "wakeups": slept, "switches": slept + pushed,
+                "staged": staged, "copied": copied}
+
+
+class Stranger:
+    """Somebody else's server: its threads may end with a connection, and take their other counts along."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def snapshot(self):
+        return {"cpu_us": all_cpu_seconds(self.pid) * 1e6}
+
+
+def charged(processes, run):
+    """What run() returned, and with it what each process spent on each of its I/Os."""
+    before = {name: p.snapshot() for name, p in processes.items()}
+    cpu = children_cpu()
+    got = run()
+    cpu = children_cpu() - cpu
+    ios = max(got["ios"], 1)
+    got["each"] = {name: {key: (now - before[name][key]) / ios for key, now in p.snapshot().items()}
+                   for name, p in processes.items()}
+    got["client_us"] = got.get("client_us", cpu / ios * 1e6)
+    return got
+
+
+def system_calls(processes, run):
+    """System calls of each process for each I/O of a run, by perf; none where it cannot count them."""
+    if not processes or not shutil.which("perf"):
+        return {}
+    with tempfile.TemporaryDirectory() as where:
+        counting = {name: subprocess.Popen(["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-p", str(p.pid),
+                                            "-o", os.path.join(where, name)]) for name, p in processes.items()}
+        time.sleep(0.15)
+        ios = max(run()["ios"], 1)
+        calls = {}
+        for name, perf in counting.items():
+            perf.send_signal(signal.SIGINT)
+            perf.wait()
+            with open(os.path.join(where, name), encoding="ascii") as f:
+                count = re.search(r"^(\d+),", f.read(), re.MULTILINE)
+            if count:
+                calls[name] = int(count[1]) / ios
+        return calls

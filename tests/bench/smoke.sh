@@ -18,12 +18,22 @@ finish()
 }
 trap finish EXIT
 
+# Half a minute for a program; a function of ours looks after itself.
+limited()
+{
+	if test "$(type -t "$1")" = function; then
+		"$@"
+	else
+		timeout 30 "$@" --json
+	fi
+}
+
 # numbers NAME KEY COMMAND...: COMMAND ends well and its JSON's KEY is above 0.
 numbers()
 {
 	local name=$1 key=$2
 	shift 2
-	if timeout 30 "$@" --json > "$out" 2>&1 && grep -qE "\"$key\": *([1-9]|0\.[0-9]*[1-9])" "$out"; then
+	if limited "$@" > "$out" 2>&1 && grep -qE "\"$key\": *([1-9]|0\.[0-9]*[1-9])" "$out"; then
 		passed=$((passed + 1))
 		echo "ok $name: $(tr -d '\n ' < "$out")"
 	else
@@ -33,7 +43,7 @@ numbers()
 	fi
 }
 
-for rw in read write; do
+for rw in read write mix; do
 	for bs in 4k 128k; do
 		numbers "wire_${rw}_$bs" iops "$bench/wire" --rw $rw --bs $bs --time 0.2 --stage 64k \
 			--client-cpu -1 --server-cpu -1
@@ -59,7 +69,7 @@ fi
 
 host=("$bench/host" --connect "127.0.0.1:$port" --nqn nqn.2026-11.io.sluice:bench)
 for nsid in 1 2; do
-	for rw in read write; do
+	for rw in read write mix; do
 		for bs in 4k 128k; do
 			numbers "host_ns${nsid}_${rw}_$bs" iops "${host[@]}" --nsid $nsid --rw $rw --bs $bs --time 0.2
 		done
@@ -92,6 +102,23 @@ for rw in read write; do
 		done
 	done
 done
+
+# The table: two rows of it, once each, with its JSON and pictures.
+run=(python3 "$TOP_SRCDIR/tests/bench/run" --runs 1 --time 0.1 --no-peers --no-calls
+	--rows '^(target null|vhost-user) random read 4 KiB depth 32 conns 1$' --out "$dir/table.md" --plot "$dir/plots")
+json_of_run()
+{
+	timeout 120 "${run[@]}" --json "$dir/rows.json" > "$dir/run.log" 2>&1 || { cat "$dir/run.log"; return 1; }
+	cat "$dir/rows.json"
+}
+numbers run ratio json_of_run
+for what in '^| target null | read | 4 KiB | 32 | 1 | no |' '^| vhost-user | read |'; do
+	grep -q "$what" "$dir/table.md" || { echo "FAILED: no row $what"; cat "$dir/table.md"; failed=$((failed + 1)); }
+done
+if ! grep -q '<svg' "$dir/plots/ratio.svg" 2> /dev/null && ! grep -q 'gnuplot is not installed' "$dir/run.log"; then
+	echo "FAILED: no picture"
+	failed=$((failed + 1))
+fi
 
 for pid in $target $initiator; do
 	kill -0 "$pid" 2> /dev/null || { echo "FAILED: a daemon died"; cat "$log" "$dir/log"; failed=$((failed + 1)); }

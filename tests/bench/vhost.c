@@ -1,11 +1,12 @@
 /* A vhost-user master that loads a vhost-user-blk device, as a guest would, without a VM: one split
  * ring with indirect descriptors and event indices, random blocks at a fixed depth.
  *
- *   vhost -s SOCKET [-b BYTES] [-d DEPTH] [-t SECONDS] [-w] [-p]
+ *   vhost -s SOCKET [-b BYTES] [-d DEPTH] [-t SECONDS] [-w | -m] [-q] [-p]
  *
- * -w writes, -p polls the ring instead of sleeping on the call eventfd. Prints one JSON object:
- * requests and bytes a second, kicks and interrupts for each request. Works with any back-end that
- * has the protocol features CONFIG and, for its acknowledgements, REPLY_ACK.
+ * -w writes, -m writes three in ten, -q goes through the disk in order, -p polls the ring instead
+ * of sleeping on the call eventfd. Prints one JSON object: requests, and in a second, bytes in a
+ * second, kicks and interrupts for each request. Works with any back-end that has the protocol
+ * features CONFIG and, for its acknowledgements, REPLY_ACK.
  */
 #include "initiator/front_vhost_proto.h"
 
@@ -66,15 +67,16 @@ struct shared { /* the guest's memory begins like that */
 
 static struct {
 	const char *socket;
-	uint32_t bytes, depth, seconds;
-	bool write, poll;
+	uint32_t bytes, depth, writes; /* percent */
+	double seconds;
+	bool poll, sequential;
 } opt = { .bytes = 4096, .depth = 1, .seconds = 1 };
 
 static struct {
 	int fd, memfd, kick, call;
 	struct shared *m;
 	uint16_t avail_idx, used_idx, told;
-	uint64_t blocks, rng, done, kicks, calls;
+	uint64_t blocks, next, rng, done, kicks, calls;
 } g;
 
 static void
@@ -185,21 +187,23 @@ set_up(void)
 /* the guest */
 
 static uint64_t
-random_block(void)
+draw(uint64_t range)
 {
 	g.rng ^= g.rng << 13;
 	g.rng ^= g.rng >> 7;
 	g.rng ^= g.rng << 17;
-	return (g.rng >> 8) % g.blocks;
+	return (g.rng >> 8) % range;
 }
 
 static void
 submit(uint16_t i)
 {
 	struct slot *s = &g.m->slots[i];
+	bool write = opt.writes == 100 || (opt.writes && draw(100) < opt.writes);
 
-	s->type = opt.write ? T_OUT : T_IN;
-	s->sector = random_block() * (opt.bytes / 512);
+	s->type = write ? T_OUT : T_IN;
+	s->table[1].flags = F_NEXT | (write ? 0 : F_WRITE);
+	s->sector = (opt.sequential ? g.next++ % g.blocks : draw(g.blocks)) * (opt.bytes / 512);
 	s->status = STATUS_NONE;
 	g.m->avail.ring[g.avail_idx++ % RING] = i;
 }
@@ -217,8 +221,7 @@ make_slots(void)
 		struct slot *s = &g.m->slots[i];
 
 		s->table[0] = (struct desc){ gpa_of(&s->type), 16, F_NEXT, 1 };
-		s->table[1] = (struct desc){ DATA + (uint64_t)i * opt.bytes, opt.bytes,
-			                     F_NEXT | (opt.write ? 0 : F_WRITE), 2 };
+		s->table[1] = (struct desc){ DATA + (uint64_t)i * opt.bytes, opt.bytes, F_NEXT, 2 };
 		s->table[2] = (struct desc){ gpa_of(&s->status), 1, F_WRITE, 0 };
 		g.m->desc[i] = (struct desc){ gpa_of(s->table), sizeof(s->table), F_INDIRECT, 0 };
 		submit(i);
@@ -296,15 +299,15 @@ run(void)
 	double start = now(), end = start + opt.seconds, t = start;
 
 	g.done = g.kicks = g.calls = 0;
-	for (unsigned turns = 0; t < end; turns++) {
+	for (unsigned turns = 0; t < end || g.done == 0; turns++) {
 		if (!reap() && !opt.poll)
 			sleep_till_used();
 		if (turns % 16 == 0)
 			t = now();
 	}
 	t -= start;
-	printf("{\"iops\": %.0f, \"mbs\": %.1f, \"kicks_per_io\": %.4f, \"calls_per_io\": %.4f}\n",
-	       (double)g.done / t, (double)g.done * opt.bytes / t / 1e6,
+	printf("{\"ios\": %llu, \"iops\": %.0f, \"mbs\": %.1f, \"kicks_per_io\": %.4f, \"calls_per_io\": %.4f}\n",
+	       (unsigned long long)g.done, (double)g.done / t, (double)g.done * opt.bytes / t / 1e6,
 	       (double)g.kicks / (double)g.done, (double)g.calls / (double)g.done);
 }
 
@@ -313,7 +316,7 @@ parse(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "s:b:d:t:wp")) != -1) {
+	while ((c = getopt(argc, argv, "s:b:d:t:wmqp")) != -1) {
 		if (c == 's')
 			opt.socket = optarg;
 		else if (c == 'b')
@@ -321,9 +324,13 @@ parse(int argc, char **argv)
 		else if (c == 'd')
 			opt.depth = (uint32_t)strtoul(optarg, NULL, 0);
 		else if (c == 't')
-			opt.seconds = (uint32_t)strtoul(optarg, NULL, 0);
+			opt.seconds = strtod(optarg, NULL);
 		else if (c == 'w')
-			opt.write = true;
+			opt.writes = 100;
+		else if (c == 'm')
+			opt.writes = 30;
+		else if (c == 'q')
+			opt.sequential = true;
 		else if (c == 'p')
 			opt.poll = true;
 		else
@@ -332,7 +339,7 @@ parse(int argc, char **argv)
 	if (!opt.socket || opt.depth == 0 || opt.depth > RING || opt.bytes % 512 ||
 	    opt.bytes == 0 || (uint64_t)opt.depth * opt.bytes > RAM - DATA) {
 		fprintf(stderr, "usage: vhost -s SOCKET [-b BYTES] [-d DEPTH] [-t SECONDS] [-w] "
-		                "[-p]\n");
+		                "[-m] [-q] [-p]\n");
 		exit(2);
 	}
 }

@@ -31,7 +31,9 @@ enum { SMALL_STAGE = 64 << 10 }; /* for a side that receives headers only */
 enum phase { WARM, MEASURE, STOP };
 
 struct wire_conf {
-	bool write, digest, response, json;
+	const char *rw;
+	uint32_t writes;        /* percent */
+	bool digest, response, json;
 	uint32_t bs, depth, incapsule, poll_us, send_max;
 	uint32_t span;          /* bytes that the server's payload walks over; 0: stays hot */
 	uint32_t stage;         /* 0: calibrate */
@@ -53,16 +55,11 @@ struct run {
 	int fd[2];
 	uint8_t *buf[2];        /* client's and server's payload buffers, one for each command */
 	size_t walk;            /* where the server's next payload is, with a span */
+	uint64_t seed;          /* which commands write */
 	_Atomic int phase;
 	double seconds;
 	struct side client, server;
 };
-
-static bool
-in_capsule(const struct wire_conf *c)
-{
-	return c->write && c->bs <= c->incapsule;
-}
 
 static uint8_t *
 slot_of(const struct run *r, unsigned side, uint16_t cid)
@@ -75,12 +72,12 @@ slot_of(const struct run *r, unsigned side, uint16_t cid)
 /* The server's payload of a command: hot in one place, or walking over as much memory as a
  * namespace has. */
 static uint8_t *
-server_place(struct run *r, uint16_t cid)
+server_place(struct run *r, uint16_t cid, bool write)
 {
 	uint8_t *p = r->buf[1] + r->walk;
 
 	if (!r->conf->span)
-		return slot_of(r, 1, r->conf->write ? cid : 0);
+		return slot_of(r, 1, write ? cid : 0);
 	r->walk += r->conf->bs;
 	if (r->walk + r->conf->bs > r->conf->span)
 		r->walk = 0;
@@ -94,12 +91,15 @@ client_issue(struct side *s, uint16_t cid)
 {
 	const struct wire_conf *c = s->run->conf;
 	struct pdu_cmd *cmd = link_header(&s->link, sizeof(*cmd));
+	bool write = c->writes == 100 ||
+	             (c->writes && (bench_random(&s->run->seed) >> 32) % 100 < c->writes);
 
 	memset(cmd, 0, sizeof(*cmd));
 	cmd->hdr.type = PDU_CAPSULE_CMD;
 	cmd->hdr.hlen = sizeof(*cmd);
 	cmd->sqe.cid = le16_put(cid);
-	if (in_capsule(c))
+	cmd->sqe.opcode = write ? nvme_cmd_write : nvme_cmd_read;
+	if (write && c->bs <= c->incapsule)
 		link_seal(&s->link, &cmd->hdr, slot_of(s->run, 0, cid), c->bs);
 	else
 		link_seal(&s->link, &cmd->hdr, NULL, 0);
@@ -212,7 +212,7 @@ server_send_data(struct side *s, uint16_t cid)
 	d->hdr.hlen = sizeof(*d);
 	d->cccid = le16_put(cid);
 	d->datal = le32_put(c->bs);
-	link_seal(&s->link, &d->hdr, server_place(s->run, cid), c->bs);
+	link_seal(&s->link, &d->hdr, server_place(s->run, cid, false), c->bs);
 	if (c->response)
 		server_respond(s, cid);
 }
@@ -234,18 +234,19 @@ static void *
 server_header(struct link *l, const struct pdu_hdr *hdr, uint32_t len)
 {
 	struct side *s = container_of(l, struct side, link);
+	const struct pdu_cmd *cmd = (const struct pdu_cmd *)hdr;
 
 	s->done += hdr->type == PDU_CAPSULE_CMD;
 	if (hdr->type == PDU_CAPSULE_CMD)
-		s->cid = le16_get(((const struct pdu_cmd *)hdr)->sqe.cid);
+		s->cid = le16_get(cmd->sqe.cid);
 	else
 		s->cid = le16_get(((const struct pdu_data *)hdr)->cccid);
 	if (len) {
 		if (len != s->run->conf->bs)
 			bench_die("%u bytes came for a block", len);
-		return server_place(s->run, s->cid);
+		return server_place(s->run, s->cid, true);
 	}
-	if (s->run->conf->write)
+	if (cmd->sqe.opcode == nvme_cmd_write)
 		server_send_r2t(s, s->cid);
 	else
 		server_send_data(s, s->cid);
@@ -266,7 +267,7 @@ static void
 link_conf_of(const struct run *r, unsigned side, struct link_conf *ret)
 {
 	const struct wire_conf *c = r->conf;
-	bool receiver = side == (c->write ? 1u : 0u);
+	bool receiver = side == 1 ? c->writes > 0 : c->writes < 100;
 
 	*ret = (struct link_conf){
 		.fd = r->fd[side], .depth = c->depth, .send_max = c->send_max,
@@ -335,6 +336,7 @@ run_once(struct run *r, const struct wire_conf *conf, size_t stage, uint8_t *buf
 
 	memset(r, 0, sizeof(*r));
 	r->conf = conf;
+	r->seed = 0x9e3779b97f4a7c15ull;
 	r->stage = stage;
 	r->slot = slot;
 	r->buf[0] = buf[0];
@@ -385,7 +387,7 @@ report(const struct run *r)
 	const struct wire_conf *c = r->conf;
 	const struct side *s = &r->client, *t = &r->server;
 	double n = s->done ? (double)s->done : 1, m = t->done ? (double)t->done : 1;
-	const struct link_cost *landed = c->write ? &t->cost : &s->cost;
+	const struct link_cost *landed = c->writes ? &t->cost : &s->cost;
 	double bytes = (double)(landed->direct + landed->staged);
 
 	printf(c->json ? "{\"rw\":\"%s\",\"bs\":%u,\"qd\":%u,\"digest\":%s,"
@@ -395,7 +397,7 @@ report(const struct run *r)
 	               : "%s bs %u qd %u digest %s stage %zu: %.0f IOPS, %.1f MB/s, "
 	                 "CPU us/IO client %.3f server %.3f, "
 	                 "enters/IO client %.4f server %.4f, direct %.3f\n",
-	       c->write ? "write" : "read", c->bs, c->depth, c->digest ? "true" : "false", r->stage,
+	       c->rw, c->bs, c->depth, c->digest ? "true" : "false", r->stage,
 	       n / r->seconds, n / r->seconds * c->bs / 1e6, s->cost.cpu / n * 1e6,
 	       t->cost.cpu / m * 1e6, (double)s->cost.enters / n, (double)t->cost.enters / m,
 	       bytes > 0 ? (double)landed->direct / bytes : 0);
@@ -404,9 +406,8 @@ report(const struct run *r)
 static void
 parse(int argc, char **argv, struct wire_conf *c)
 {
-	const char *rw = "read";
 	const struct bench_opt opts[] = {
-		{ "rw", BENCH_WORD, &rw, "read or write" },
+		{ "rw", BENCH_WORD, &c->rw, "read, write or mix, 70 to 30" },
 		{ "bs", BENCH_SIZE, &c->bs, "bytes of an I/O" },
 		{ "qd", BENCH_SIZE, &c->depth, "commands in flight" },
 		{ "time", BENCH_SECONDS, &c->time, "seconds to measure" },
@@ -424,7 +425,7 @@ parse(int argc, char **argv, struct wire_conf *c)
 	};
 
 	bench_options(argc, argv, opts);
-	c->write = bench_is_write(rw);
+	c->writes = bench_writes(c->rw);
 	if (c->depth == 0 || c->depth > DEPTH_MAX)
 		bench_die("--qd: 1 to %d", DEPTH_MAX);
 	if (c->bs == 0 || c->bs > BLOCK_MAX)
@@ -437,7 +438,7 @@ int
 main(int argc, char **argv)
 {
 	struct wire_conf conf = {
-		.bs = 4096, .depth = 32, .incapsule = 8192, .time = 1, .cpu = { 1, 0 },
+		.rw = "read", .bs = 4096, .depth = 32, .incapsule = 8192, .time = 1, .cpu = { 1, 0 },
 	};
 	static struct run r;
 	uint8_t *buf[2];

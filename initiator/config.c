@@ -120,7 +120,7 @@ check_volume(const struct config *c, const struct conf_node *n, struct err *err)
 }
 
 static int
-read_volumes(struct config *c, const struct conf_node *root, struct err *err)
+read_volumes(struct config *c, const struct conf_node *root, const char *dir, struct err *err)
 {
 	const struct conf_node *list = NULL, *e;
 	int ret = conf_get_array(root, "volumes", &list, err);
@@ -133,7 +133,7 @@ read_volumes(struct config *c, const struct conf_node *root, struct err *err)
 	if (!c->volumes)
 		return err_set(err, -ENOMEM, "no memory");
 	conf_for_each (list, e) {
-		ret = config_read_volume(e, &c->volumes[c->nr_volumes++], err);
+		ret = config_read_volume(e, dir, &c->volumes[c->nr_volumes++], err);
 		if (!ret)
 			ret = check_volume(c, e, err);
 		if (ret)
@@ -273,7 +273,7 @@ read_root(struct config *c, const struct initiator *in, const struct conf_node *
 	if (!ret)
 		ret = read_hosts(c, in, root, dir, err);
 	if (!ret)
-		ret = read_volumes(c, root, err);
+		ret = read_volumes(c, root, dir, err);
 	if (!ret)
 		ret = read_vms(c, root, err);
 	if (!ret)

@@ -4,9 +4,7 @@
  * reactors with its settings; config_apply() adds volumes and VMs. After SIGHUP or "sluicectl
  * reload" another struct config is applied: what is the same in both is not touched.
  *
- * What can fail: everything a human can mistype, told with file, line and place. Keys of what is
- * designed but not built (stages) are refused, not ignored: who writes them
- * relies on them.
+ * What can fail: everything a human can mistype, told with file, line and place.
  */
 #ifndef SLUICE_INITIATOR_CONFIG_H
 #define SLUICE_INITIATOR_CONFIG_H
@@ -44,8 +42,12 @@ int config_parse(const struct initiator *in, const char *text, const char *name,
 void config_free(struct config *c);
 
 /* One volume, one VM, as in the file or as the parameters of a verb. _fini() also after a failure.
- */
-int config_read_volume(const struct conf_node *n, struct volume_config *ret, struct err *err);
+ * dir: where relative names of files begin; NULL: here. */
+int config_read_volume(const struct conf_node *n, const char *dir, struct volume_config *ret,
+		       struct err *err);
+/* "stages" and "staging" of a volume. */
+int config_read_stage(const struct conf_node *volume, const char *dir, struct stage_config *ret,
+		      struct err *err);
 void volume_config_fini(struct volume_config *v);
 int config_read_vm(const struct conf_node *n, struct vm_config *ret, struct err *err);
 void vm_config_fini(struct vm_config *vm);

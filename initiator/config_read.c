@@ -104,18 +104,6 @@ config_read_settings(struct config *c, const struct conf_node *root, struct err 
 
 /* ---- what volumes and VMs share ---- */
 
-/* Keys of what is not there yet. To do without in silence would break a promise. */
-static int
-refuse(const struct conf_node *o, const char *key, const char *what, struct err *err)
-{
-	const struct conf_node *n = conf_get(o, key);
-
-	if (!n)
-		return 0;
-	return conf_err(n, err, -ENOTSUP,
-			"%s not built yet, it would have no effect: take \"%s\" out", what, key);
-}
-
 static int
 check_name(const struct conf_node *n, const char *text, struct err *err)
 {
@@ -251,10 +239,11 @@ read_geometry(struct volume_config *v, const struct conf_node *n, struct err *er
 }
 
 int
-config_read_volume(const struct conf_node *n, struct volume_config *v, struct err *err)
+config_read_volume(const struct conf_node *n, const char *dir, struct volume_config *v,
+		   struct err *err)
 {
-	static const char *const known[] = {"name",  "block", "max_part", "members",
-					    "merge", "qos",   "stages",   NULL};
+	static const char *const known[] = {"name", "block",  "max_part", "members", "merge",
+					    "qos",  "stages", "staging",  NULL};
 	int ret;
 
 	*v = (struct volume_config){ 0 };
@@ -267,12 +256,10 @@ config_read_volume(const struct conf_node *n, struct volume_config *v, struct er
 	if (!ret)
 		ret = qos_read(conf_get(n, "qos"), &v->qos, err);
 	if (!ret)
-		ret = refuse(n, "stages", "compression and encryption are", err);
-	if (!ret)
 		ret = read_geometry(v, n, err);
 	if (!ret)
 		ret = read_members(v, n, err);
-	return ret;
+	return ret ? ret : config_read_stage(n, dir, &v->stage, err);
 }
 
 void
@@ -280,6 +267,7 @@ volume_config_fini(struct volume_config *v)
 {
 	free(v->members);
 	v->members = NULL;
+	stage_config_fini(&v->stage);
 }
 
 /* ---- VMs ---- */

@@ -12,6 +12,9 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/config_read.c \
 	%D%/config_save.c \
 	%D%/config_ublk.c \
+	%D%/config_stage.c \
+	%D%/crypt_key.c \
+	%D%/crypt_key.h \
 	%D%/discover.c \
 	%D%/front.c \
 	%D%/front.h \
@@ -57,6 +60,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/hconn_rx.c \
 	%D%/hconn_setup.c \
 	%D%/hconn_tx.c \
+	%D%/hidden.c \
+	%D%/hidden.h \
 	%D%/hosts.c \
 	%D%/hosts.h \
 	%D%/initiator.h \
@@ -82,6 +87,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/split.h \
 	%D%/stage.c \
 	%D%/stage.h \
+	%D%/stage_crypt.c \
+	%D%/stage_crypt.h \
 	%D%/vblk.c \
 	%D%/vblk.h \
 	%D%/upgrade.c \

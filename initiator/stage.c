@@ -7,13 +7,61 @@
 #include "initiator/stage.h"
 
 #include "common/meter.h"
+#include "initiator/crypt_key.h"
 #include "initiator/io.h"
+#include "initiator/stage_crypt.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void go(struct staged *t);
+
+/* configuration */
+
+void
+stage_config_copy(struct stage_config *to, const struct stage_config *from)
+{
+	*to = *from;
+	if (to->crypt.key)
+		crypt_key_get(to->crypt.key);
+}
+
+void
+stage_config_fini(struct stage_config *cfg)
+{
+	crypt_key_put(cfg->crypt.key);
+	*cfg = (struct stage_config){ 0 };
+}
+
+bool
+stage_config_same(const struct stage_config *a, const struct stage_config *b)
+{
+	if (a->kind != b->kind || a->staging != b->staging)
+		return false;
+	return a->kind != STAGE_ENCRYPT ||
+	       (a->crypt.discard == b->crypt.discard && a->crypt.seal == b->crypt.seal &&
+	        crypt_key_same(a->crypt.key, b->crypt.key));
+}
+
+int
+stage_new(const struct stage_config *cfg, unsigned nr_reactors, uint32_t max_part,
+          struct stage **ret, struct err *err)
+{
+	switch (cfg->kind) {
+	case STAGE_ENCRYPT:
+		return crypt_new(cfg, nr_reactors, max_part, ret, err);
+	default:
+		*ret = NULL;
+		return 0;
+	}
+}
+
+const char *
+stage_name(const struct stage *s)
+{
+	return s ? crypt_name(&s->cfg) : "";
+}
 
 /* pools */
 
@@ -22,6 +70,7 @@ stage_init(struct stage *s, const struct stage_ops *ops, unsigned nr_reactors,
            const struct stage_config *cfg, uint32_t room_max, struct err *err)
 {
 	s->ops = ops;
+	stage_config_copy(&s->cfg, cfg);
 	s->pools = calloc(nr_reactors, sizeof(*s->pools));
 	if (!s->pools)
 		return err_set(err, -ENOMEM, "no memory");
@@ -42,6 +91,7 @@ stage_fini(struct stage *s)
 		buf_pool_free(s->pools[--s->nr_pools]);
 	free(s->pools);
 	s->pools = NULL;
+	stage_config_fini(&s->cfg);
 }
 
 void

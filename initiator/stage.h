@@ -24,14 +24,27 @@
 #include "common/buf.h"
 #include "initiator/part.h"
 
+struct crypt_key;
 struct reactor;
 struct stage;
 
 enum { STAGING_DEFAULT = 8 << 20 }; /* bytes, for each reactor */
 
-struct stage_config {     /* of a volume */
+enum stage_kind { STAGE_NONE, STAGE_ENCRYPT };
+
+struct stage_config { /* of a volume; of zeroes: it has none */
+	enum stage_kind kind;
 	uint64_t staging; /* bytes for each reactor; at least one part's are taken */
+	struct {
+		struct crypt_key *key; /* counted */
+		bool discard;          /* discards pass, and tell targets what is not used */
+		bool seal;             /* the last block is a seal, see seal.h */
+	} crypt;
 };
+
+void stage_config_copy(struct stage_config *to, const struct stage_config *from);
+void stage_config_fini(struct stage_config *cfg);
+bool stage_config_same(const struct stage_config *a, const struct stage_config *b);
 
 struct staged { /* a part of a volume with a stage; beside the part, for as long */
 	struct part *part;
@@ -67,18 +80,24 @@ struct stage_ops {
 
 struct stage {
 	const struct stage_ops *ops;
+	struct stage_config cfg;
 	unsigned nr_pools;
 	struct buf_pool **pools; /* of each reactor */
 };
+
+/* What cfg says, for parts of at most max_part bytes; *ret is NULL for STAGE_NONE. */
+int stage_new(const struct stage_config *cfg, unsigned nr_reactors, uint32_t max_part,
+              struct stage **ret, struct err *err);
+/* Nothing of the volume is in flight. NULL is fine. */
+void stage_free(struct stage *s);
+/* For people: "aes-256-xts"; of NULL "". */
+const char *stage_name(const struct stage *s);
 
 /* For the stages' own constructors. room_max: bytes that any part may need. The stage is of zeroes;
  * stage_fini() also after a failure. */
 int stage_init(struct stage *s, const struct stage_ops *ops, unsigned nr_reactors,
                const struct stage_config *cfg, uint32_t room_max, struct err *err);
 void stage_fini(struct stage *s);
-
-/* Nothing of the volume is in flight. NULL is fine. */
-void stage_free(struct stage *s);
 
 /* p of p->io, whose volume has a stage, is filled in as for sending: send() follows, now or when
  * there is staging memory, or p->done() with a status. */

@@ -27,7 +27,7 @@ const struct ctl_verb initiator_verbs[] = {
 	{"grants", "", "Lists live grants: which memory a target may move now.", verb_grants},
 	{"discover", "addr:string", "What the discovery service at ADDR[:PORT] tells.",
 	 verb_discover},
-	{"volume.add", "name:string members:array [block:size] [max_part:size] [merge:bool] [qos:object]",
+	{"volume.add", "name:string members:array [block:size] [max_part:size] [merge:bool] [qos:object] [stages:array] [staging:size]",
 	 "Adds a volume; a member is {nqn, nsid} or \"NQN/NSID\".", verb_volume_add},
 	{"volume.remove", "name:string", "Removes a volume that is no VM's disk.",
 	 verb_volume_remove},

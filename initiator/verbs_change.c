@@ -27,7 +27,7 @@ verb_volume_add(void *ctx, const struct conf_node *params, struct conf_writer *w
 
 	ret = running(in, err);
 	if (!ret)
-		ret = config_read_volume(params, &cfg, err);
+		ret = config_read_volume(params, NULL, &cfg, err);
 	if (!ret)
 		ret = volume_add(in, &cfg, &v, err);
 	volume_config_fini(&cfg);

@@ -47,6 +47,7 @@ put_volume(struct conf_writer *w, const struct volume *v)
 	conf_put_u64(w, "part_bytes", v->geo.nr ? v->geo.max_part : v->max_part);
 	conf_put_u64(w, "transfer_bytes", v->max_transfer);
 	conf_put_bool(w, "merge", v->merge);
+	conf_put_str(w, "stage", stage_name(v->stage));
 	conf_put_u64(w, "clients", count_clients(v->in, v));
 	conf_put_str(w, "why", v->why);
 	conf_end(w);

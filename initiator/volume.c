@@ -49,8 +49,10 @@ volume_of_member(const struct initiator *in, const char *nqn, uint32_t nsid)
 bool
 volume_same(const struct volume *v, const struct volume_config *cfg)
 {
+	struct stage_config stage = v->stage ? v->stage->cfg : (struct stage_config){ 0 };
+
 	if (v->block != cfg->block || v->max_part != cfg->max_part || v->merge != cfg->merge ||
-	    v->nr_members != cfg->nr_members)
+	    v->nr_members != cfg->nr_members || !stage_config_same(&stage, &cfg->stage))
 		return false;
 	for (unsigned i = 0; i < v->nr_members; i++)
 		if (v->members[i].nsid != cfg->members[i].nsid ||
@@ -132,6 +134,7 @@ add(struct initiator *in, const struct volume_config *cfg, struct volume **ret, 
 	v = volume_new(in, cfg);
 	if (!v)
 		return err_set(err, -ENOMEM, "no memory for volume '%s'", cfg->name);
+	res = stage_new(&cfg->stage, in->nr_reactors, cfg->max_part, &v->stage, err);
 	for (unsigned i = 0; i < v->nr_members && !res; i++)
 		res = member_find_paths(in, &v->members[i], err);
 	if (res) {

@@ -56,6 +56,8 @@ unit_tests = \
 	%D%/unit/test_sluice_client \
 	%D%/unit/test_split \
 	%D%/unit/test_stage \
+	%D%/unit/test_stage_crypt \
+	%D%/unit/test_crypt_key \
 	%D%/unit/test_subsys \
 	%D%/unit/test_units \
 	%D%/unit/test_vblk \
@@ -89,6 +91,8 @@ initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CU
 %C%_unit_test_vblk_LDADD = $(initiator_ldadd)
 %C%_unit_test_split_LDADD = $(initiator_ldadd)
 %C%_unit_test_stage_LDADD = $(initiator_ldadd)
+%C%_unit_test_stage_crypt_LDADD = $(initiator_ldadd)
+%C%_unit_test_crypt_key_LDADD = $(initiator_ldadd)
 %C%_unit_test_volume_LDADD = $(initiator_ldadd)
 %C%_unit_test_vring_SOURCES = %D%/unit/test_vring.c $(guest_sources)
 %C%_unit_test_vring_LDADD = $(initiator_ldadd)
@@ -165,6 +169,7 @@ e2e_tests = \
 	%D%/e2e/addresses.py \
 	%D%/e2e/devices.py \
 	%D%/e2e/durability.py \
+	%D%/e2e/encrypt.py \
 	%D%/e2e/events.py \
 	%D%/e2e/limits.py \
 	%D%/e2e/matrix.py \
@@ -291,7 +296,7 @@ fuzz:
 	@test "$(FUZZ_CC)" != no || { echo "fuzz: clang is not installed" >&2; exit 1; }
 	FUZZ_CC='$(FUZZ_CC)' FUZZ_TIME='$(FUZZ_TIME)' FUZZ_FLAGS='$(AM_CPPFLAGS) -std=gnu11 -pthread' \
 	FUZZ_SOURCES='$(common_libcommon_a_SOURCES) $(target_libtarget_a_SOURCES) $(initiator_libinitiator_a_SOURCES)' \
-	FUZZ_LIBS='$(LIBURING_LIBS) $(LIBNVME_LIBS) $(JSONC_LIBS) $(ISAL_LIBS) $(ZSTD_LIBS)' \
+	FUZZ_LIBS='$(LIBURING_LIBS) $(LIBNVME_LIBS) $(JSONC_LIBS) $(ISAL_LIBS) $(ZSTD_LIBS) $(CRYPTO_LIBS)' \
 		$(top_builddir)/run $(BASH_SHELL) $(top_srcdir)/%D%/fuzz/fuzz.sh $(fuzzers)
 
 clean-local:

@@ -7,7 +7,6 @@
 # Can fail: a package that apt-get cannot install, a build error. Each prints why and ends the script
 # with status 1. With everything installed nothing here uses the network.
 
-# libnvme.pc asks for OpenSSL's .pc file, and its package does not.
 bootstrap_build_packages="autoconf automake pkg-config gcc libc6-dev make
 	liburing-dev libnvme-dev libssl-dev libjson-c-dev libisal-dev libzstd-dev"
 

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Encrypted volumes: what targets hold is AES-XTS of what clients wrote, and nothing else of it.
+
+XTS is done again here, from IEEE 1619, with no more of a library than AES-ECB of the openssl command.
+"""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from nvmetcp import *
+from daemon import find_program, loopback
+import blocks
+import shm
+from initiator import Initiator, hosts, volume
+
+K, M = 1 << 10, 1 << 20
+SIZE = 4 * M
+STRIPE = 16 * K
+
+
+def ecb(key, data, *words):
+    return subprocess.run(["openssl", "enc", f"-aes-{len(key) * 8}-ecb", "-nopad", "-K", key.hex(), *words],
+                          input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+def xor(a, b):
+    return (int.from_bytes(a, "little") ^ int.from_bytes(b, "little")).to_bytes(len(a), "little")
+
+
+def tweaks(key, first, count, block):
+    """T of each 16 bytes of these data units, IEEE 1619 section 5: alpha^j times AES of the number of the unit."""
+    numbers = b"".join(n.to_bytes(16, "little") for n in range(first, first + count))
+    starts, out = ecb(key, numbers), []
+    for i in range(count):
+        t = int.from_bytes(starts[16 * i:16 * i + 16], "little")
+        for _ in range(block // 16):
+            out.append(t.to_bytes(16, "little"))
+            t = t << 1 ^ (0x87 | 1 << 128 if t >> 127 else 0)
+    return b"".join(out)
+
+
+def xts(key, data, block, *words):
+    half = len(key) // 2
+    t = tweaks(key[half:], 0, len(data) // block, block)
+    return xor(ecb(key[:half], xor(data, t), *words), t)
+
+
+def decrypt(key, data, block):
+    return xts(key, data, block, "-d")
+
+
+def test_the_xts_of_this_test_is_that_of_ieee_1619():
+    """Vector 4, and the first block of it: the rest of this file rests on it."""
+    key = bytes.fromhex("27182818284590452353602874713526" "31415926535897932384626433832795")
+    out = xts(key, bytes(range(256)) * 2, 512)
+    assert out.startswith(bytes.fromhex("27a7479befa1d476489f308cd4cfa6e2")), out[:16].hex()
+    assert out.endswith(bytes.fromhex("0a282df920147beabe421ee5319d0568")), out[-16:].hex()
+    assert decrypt(key, out, 512) == bytes(range(256)) * 2
+
+
+# ---- the daemons ----
+
+def target(name, size=SIZE, **more):
+    t = Target(config({}, nqn=f"nqn.2026-11.io.sluice:{name}", ports=[(1, loopback(), None)]),
+               nqn=f"nqn.2026-11.io.sluice:{name}", start=False)
+    t.path = t.add_file(1, size, **more)
+    t.start()
+    return t.pin()
+
+
+def key_file(where, key, mode=0o600):
+    path = os.path.join(where, "vol0.key")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
+        f.write(key)
+    os.chmod(path, mode)
+    return path
+
+
+def encrypted(targets, key_path, settings=None, **more):
+    stage = {"encrypt": "aes-xts", "key_file": key_path, **more.pop("stage", {})}
+    return Initiator({"hosts": hosts(*targets, ctrl_loss_tmo=600, **(settings or {})),
+                      "volumes": [volume("v", *targets, block=STRIPE, stages=[stage], **more)],
+                      "vms": [{"name": "me", "disks": ["v"]}], "reactors": 2})
+
+
+def stop(*targets):
+    problem = "".join(t.stop() for t in targets)
+    assert not problem, problem
+
+
+def raw(targets):
+    out = []
+    for t in targets:
+        with open(t.path, "rb") as f:
+            out.append(f.read())
+    return out
+
+
+def stats_of(i, name="v"):
+    return next(v for v in i.ctl("stats")["volumes"] if v["name"] == name)
+
+
+def check_members(i, targets, key, stripe=STRIPE):
+    """The members' files hold no stamp of sluice-perf's; decrypted here they are what a client reads, and sound."""
+    magic = blocks.MAGIC.to_bytes(8, "little")
+    files = raw(targets)
+    for content in files:
+        assert magic not in content, "a target holds plain text"
+    with shm.Disk(i.shm, "v", random.Random(1)) as disk:
+        plain = decrypt(key, blocks.flat(files, stripe, disk.vol.size), disk.vol.block)
+        blocks.same(disk.all(), plain, "the volume against its members' files, decrypted")
+        found = blocks.judge_all(plain, "v", disk.vol.block, 3)
+    assert len(found) > 100, len(found)
+
+
+def moves(i, commands):
+    done = lambda: stats_of(i)["reads"] + stats_of(i)["writes"]
+    goal = done() + commands
+    until(lambda: done() >= goal, f"{commands} commands", 30)
+
+
+def crash(members, key, *load, settings=None, **more):
+    """A verified load over members that are killed and started in turn."""
+    targets = [target(n, **more.pop("target", {})) for n in "abc"[:members]]
+    with encrypted(targets, key_file(targets[0].dir, key), settings, **more) as i:
+        running = i.load("v", "--rw", "randrw", "--verify", "--sweep", "--flush", 100, "--time", "1h", *load)
+        for t in targets:
+            moves(i, 200)
+            t.kill()
+            t.start()
+        moves(i, 400)
+        rc, result, err = running.stop()
+        assert rc == 0 and result["errors"] == 0 and result["verify"]["wrong"] == 0, (err, result)
+        check_members(i, targets, key)
+        stats = i.ctl("stats")
+        assert not any(v["count"] for v in stats["violations"]), stats["violations"]
+        v = stats_of(i)
+        assert v["staged_out_bytes"] >= v["write_bytes"] and v["staged_in_bytes"] >= v["read_bytes"], v
+        assert v["write_bytes"] > 0 and v["read_bytes"] > 0, v
+    stop(*targets)
+
+
+def test_verified_load_over_crashes_leaves_only_what_decrypts_on_three_members():
+    crash(3, bytes(range(64)), "--bs", "32k", "--bs-min", 512, "--sg", 3, "--qd", 16)
+
+
+def test_the_same_with_digests_a_small_key_and_no_more_staging_memory_than_a_part_needs():
+    crash(2, bytes(range(32)), "--bs", "128k", "--sg", 9, "--qd", 16, settings={"hdr_digest": True, "data_digest": True},
+          staging="64k", max_part="64k")
+
+
+def test_zeroes_read_as_zeroes_and_discards_are_passed_only_when_asked_for():
+    a = target("a")
+    key = key_file(a.dir, bytes(range(64)))
+    for discard in (False, True):
+        with encrypted([a], key, stage={"discard": discard}) as i, shm.Disk(i.shm, "v", random.Random(2)) as disk:
+            block = disk.vol.block
+            disk.write(0, b"x" * 8 * block)
+            assert disk.queue.io(shm.WRITE_ZEROES, disk.vol.nsid, 2, 4) == 0
+            assert disk.read(0, 8 * block) == b"x" * 2 * block + bytes(4 * block) + b"x" * 2 * block
+            assert bytes(16) not in raw([a])[0][:8 * block], "zeroes are there as they are"
+    stop(a)
+
+
+def test_another_key_reads_something_else():
+    a = target("a")
+    with encrypted([a], key_file(a.dir, bytes(range(64)))) as i, shm.Disk(i.shm, "v", random.Random(2)) as disk:
+        disk.write(0, b"secret" * 1024)
+    with encrypted([a], key_file(a.dir, bytes(range(1, 65)))) as i, shm.Disk(i.shm, "v", random.Random(2)) as disk:
+        assert b"secret" not in disk.read(0, 6 * 1024)
+    stop(a)
+
+
+def test_a_key_that_will_not_do_is_refused_at_its_place():
+    with target("a") as a:
+        for mode, key, says in ((0o644, bytes(range(64)), "others may open it (mode 0644): chmod 0600"),
+                                (0o600, bytes(range(48)), "not 48"), (0o600, bytes(64), "halves")):
+            conf = {"hosts": hosts(a), "volumes": [volume("v", a, stages=[{"encrypt": "aes-xts", "key_file": "vol0.key"}])]}
+            key_file(a.dir, key, mode)
+            path = os.path.join(a.dir, "initiator.json")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(conf, f)
+            done = subprocess.run([find_program("sluice-initiator", "initiator"), "-c", path, "--check"],
+                                  capture_output=True, text=True, timeout=20, check=False)
+            assert done.returncode == 1, done
+            assert "initiator.json:1: volumes[0].stages[0].key_file: " in done.stderr and says in done.stderr, done.stderr
+
+
+def test_the_example_of_an_encrypted_volume_runs():
+    """examples/encrypted.json with the addresses, sockets and user of this test."""
+    with open(os.path.join(os.environ["TOP_SRCDIR"], "examples", "encrypted.json"), encoding="utf-8") as f:
+        conf = json.load(f)
+    targets = [target(n) for n in "ab"]
+    for sub, t in zip(conf["hosts"][0]["subsystems"], targets):
+        sub["ports"][0].update(traddr=t.addr[0], trsvcid=str(t.addr[1]))
+    key = bytes(range(64))
+    conf["volumes"][0]["stages"][0]["key_file"] = key_file(targets[0].dir, key)
+    conf["vms"][0]["uid"] = os.getuid()
+    del conf["control"], conf["shm"]
+    with Initiator(conf) as i:
+        rc, _, err = i.perf("vol0", "--rw", "randrw", "--bs", "16k", "--count", 1000, "--verify")
+        assert rc == 0, err
+        v, = i.sluicectl("volumes")
+        assert v["stage"] == "aes-256-xts", v
+    stop(*targets)
+
+
+if __name__ == "__main__":
+    main(globals())

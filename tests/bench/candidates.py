@@ -5,7 +5,9 @@ side the other; the initiator is on the loading side, beside its client.
 """
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 
 import daemon
 import peers
@@ -13,15 +15,16 @@ from initiator import Initiator, hosts, volume
 from measure import CLIENT_CPU, IN_CAPSULE, RAM_BYTES, SERVER_CPU, Process, Stranger, bench, json_of, side_by_side
 
 A, B, R, RD = (f"nqn.2026-11.io.sluice:{name}" for name in ("plain", "digests", "bare", "bare-digests"))
-NSIDS = {"null": 1, "ram": 4}
-PARTS = ("pair", "initiator", "vm")     # what volumes are for; each once with digests
+NSIDS = {"null": 1, "ram": 4, "file": 5}
+FILE_BYTES = 256 << 20
 PART = 128 << 10                        # bytes of a command on the wire, at most
 
 
 class World:
     def __init__(self, poll_us, directory):
         self.poll_us, self.dir = poll_us, directory
-        spaces = {1: "null:64G", 2: "null:64G", 3: "null:64G", 4: f"ram:{RAM_BYTES >> 20}M"}
+        self.file = self.make_file()
+        spaces = {1: "null:64G", 2: "null:64G", 3: "null:64G", 4: f"ram:{RAM_BYTES >> 20}M", 5: self.file}
         self.target = daemon.Target(
             daemon.config(spaces, nqn=A, sluice={"reactors": 1, "in_capsule": IN_CAPSULE, "poll_us": poll_us},
                           extra_subsystems=[(B, {1: "null:64G", 2: "null:64G"}, None, "SLUICETEST02")]),
@@ -30,6 +33,14 @@ class World:
             list(map(str, bench("responder", "--cpu", SERVER_CPU, "--poll-us", poll_us))), stdout=subprocess.PIPE, text=True)
         port = int(re.search(r":(\d+)$", self.responder.stdout.readline())[1])
         self.initiator = self.start_initiator(("127.0.0.1", port))
+
+    @staticmethod
+    def make_file():
+        """A file in memory, wholly written."""
+        with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="sluice-bench-", delete=False) as f:
+            for _ in range(FILE_BYTES >> 20):
+                f.write(bytes(1 << 20))
+        return f.name
 
     def disk(self, name):
         return os.path.join(self.dir, name + ".sock")
@@ -52,6 +63,7 @@ class World:
         problem = self.initiator.stop() + self.target.stop()
         self.responder.kill()
         self.responder.wait()
+        os.unlink(self.file)
         return problem
 
 
@@ -88,6 +100,19 @@ class Wire:
                 "server_us": sum(g["server_cpu_us"] for g in got) / len(got)}
 
 
+class WireAndFile(Wire):
+    """The limit of a target that serves a file: what fio gets from the file, and then the wire, one after the other."""
+
+    def run(self, shape, seconds):
+        got = super().run(shape, seconds)
+        out = json_of(["taskset", "-c", SERVER_CPU, "fio", "--name=file", "--ioengine=io_uring", f"--filename={self.world.file}",
+                       f"--rw=rand{shape.rw}", f"--bs={shape.bs}", f"--iodepth={shape.qd}", "--runtime=1", "--time_based",
+                       "--registerfiles", "--fixedbufs", "--norandommap", "--output-format=json"])
+        job = out["jobs"][0]
+        alone, used = job[shape.rw]["iops"], (job["usr_cpu"] + job["sys_cpu"]) / 100
+        return {**got, "iops": 1 / (1 / got["iops"] + 1 / alone), "server_us": got["server_us"] + used / alone * 1e6}
+
+
 class Candidate:
     limit = "wire"
 
@@ -116,10 +141,14 @@ class Target(Candidate):
 
     def __init__(self, name, world, namespace):
         super().__init__(name, world, {"target": Process(world.target.pid, world.target.ctl)})
-        self.namespace, self.limit = namespace, "wire" if namespace == "null" else "wire over memory"
+        self.namespace = namespace
+        self.limit = {"null": "wire", "ram": "wire over memory", "file": "wire and file"}[namespace]
 
     def fits(self, shape):
-        return self.namespace == "null" or (shape.conns == 1 and not shape.sequential and shape.bs in (4096, PART))
+        plain = shape.conns == 1 and not shape.sequential and shape.bs in (4096, PART)
+        if self.namespace == "file":
+            return plain and shape.qd == 32 and shape.rw != "mix" and not shape.digest and shutil.which("fio")
+        return self.namespace == "null" or plain
 
     def run(self, shape, seconds):
         t = self.world.target
@@ -132,6 +161,11 @@ class Target(Candidate):
                 "client_us": sum(g["cpu_us"] for g in got) / len(got)}
 
 
+def touching(shape, seconds):
+    """A client's memory is new in each run, and touched for the first time in it: that must stay a small part."""
+    return max(seconds, shape.conns * shape.qd * shape.bs / (16 << 20))
+
+
 class Volume(Candidate):
     """A volume under sluice-perf, through shared memory: one client for each connection."""
 
@@ -139,6 +173,7 @@ class Volume(Candidate):
         return shape.qd < 256 and (shape.conns == 1 or self.name == "pair")
 
     def run(self, shape, seconds):
+        seconds = touching(shape, seconds)
         rw = {"read": "read", "write": "write", "mix": "rw"}[shape.rw]
         rw = rw if shape.sequential and shape.rw != "mix" else "rand" + rw
         words = ["taskset", "-c", CLIENT_CPU, daemon.find_program("sluice-perf", "initiator/client"), "--socket",
@@ -160,7 +195,7 @@ class Vhost(Candidate):
 
     def run(self, shape, seconds):
         words = ["taskset", "-c", CLIENT_CPU, *bench("vhost", "-s", self.path(shape), "-b", shape.bs, "-d", shape.qd,
-                                                     "-t", seconds)]
+                                                     "-t", touching(shape, seconds))]
         words += {"read": [], "write": ["-w"], "mix": ["-m"]}[shape.rw] + (["-q"] if shape.sequential else [])
         return json_of(words)
 
@@ -189,13 +224,13 @@ class Peer(Vhost):
 def ours(world):
     i = Process(world.initiator.pid, world.initiator.ctl)
     both = {"target": Process(world.target.pid, world.target.ctl), "initiator": i}
-    return [Target("target null", world, "null"), Target("target ram", world, "ram"),
+    return [*(Target(f"target {kind}", world, kind) for kind in NSIDS),
             Volume("initiator", world, {"initiator": i}), Volume("pair", world, both),
             Vhost("vhost-user", world, both, lambda s: world.disk("vm-digests" if s.digest else "vm"))]
 
 
 def limits(world):
-    return [Wire("wire", world), Wire("wire over memory", world, RAM_BYTES)]
+    return [Wire("wire", world), Wire("wire over memory", world, RAM_BYTES), WireAndFile("wire and file", world)]
 
 
 def others(world):

@@ -16,8 +16,12 @@ from measure import CLIENT_CPU, IN_CAPSULE, RAM_BYTES, SERVER_CPU, Process, Stra
 
 A, B, R, RD = (f"nqn.2026-11.io.sluice:{name}" for name in ("plain", "digests", "bare", "bare-digests"))
 NSIDS = {"null": 1, "ram": 4, "file": 5}
-FILE_BYTES = 256 << 20
 PART = 128 << 10                        # bytes of a command on the wire, at most
+
+
+def scratch():
+    """A directory for a world, in memory if there is such a place."""
+    return tempfile.TemporaryDirectory(prefix="sluice-bench-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
 
 
 class World:
@@ -34,13 +38,13 @@ class World:
         port = int(re.search(r":(\d+)$", self.responder.stdout.readline())[1])
         self.initiator = self.start_initiator(("127.0.0.1", port))
 
-    @staticmethod
-    def make_file():
-        """A file in memory, wholly written."""
-        with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="sluice-bench-", delete=False) as f:
-            for _ in range(FILE_BYTES >> 20):
+    def make_file(self):
+        """As large as the ram namespace, if there is twice the room, and wholly written."""
+        where, room = os.path.join(self.dir, "file"), os.statvfs(self.dir)
+        with open(where, "wb") as f:
+            for _ in range(min(RAM_BYTES, room.f_bavail * room.f_frsize // 2) >> 20):
                 f.write(bytes(1 << 20))
-        return f.name
+        return where
 
     def disk(self, name):
         return os.path.join(self.dir, name + ".sock")
@@ -63,7 +67,6 @@ class World:
         problem = self.initiator.stop() + self.target.stop()
         self.responder.kill()
         self.responder.wait()
-        os.unlink(self.file)
         return problem
 
 
@@ -77,8 +80,10 @@ def load(shape, seconds, poll_us):
 class Wire:
     """The limit: two bare threads. With span its server's payload walks over as much memory as a ram namespace has."""
 
+    stages = {}                         # of the receiver, by shape: found once for all limits
+
     def __init__(self, name, world, span=0):
-        self.name, self.world, self.span, self.stages = name, world, span, {}
+        self.name, self.world, self.span = name, world, span
 
     def words(self, shape, seconds):
         words = [*load(shape, seconds, self.world.poll_us), "--client-cpu", CLIENT_CPU, "--server-cpu", SERVER_CPU,
@@ -86,7 +91,7 @@ class Wire:
         return bench("wire", *words, *(["--digest"] if shape.digest else []))
 
     def stage(self, shape):
-        """The receiver's best staging, found once for each shape."""
+        """The receiver's best staging."""
         key = shape._replace(conns=1, sequential=False)
         if key not in self.stages:
             self.stages[key] = json_of(self.words(key, 0.1))["stage"]
@@ -170,7 +175,7 @@ class Volume(Candidate):
     """A volume under sluice-perf, through shared memory: one client for each connection."""
 
     def fits(self, shape):
-        return shape.qd < 256 and (shape.conns == 1 or self.name == "pair")
+        return shape.conns == 1 or self.name == "pair"
 
     def run(self, shape, seconds):
         seconds = touching(shape, seconds)

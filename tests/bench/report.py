@@ -1,4 +1,8 @@
-"""One row for each shape and candidate: as a table, as JSON, as pictures."""
+#!/usr/bin/env python3
+"""One row for each shape and candidate: as a table, as JSON, as pictures.
+
+  ./run ../../tests/bench/report.py FILE DIR     draws the pictures of a JSON file that run has written
+"""
 import json
 import os
 import re
@@ -65,6 +69,29 @@ def table(rows):
         yield "| " + " | ".join(cells(row.data(), row.shape)) + " |"
 
 
+# Who, block, digests, depths: least ratio to the limit. At depth 1 a ratio is that of the limit's latency to ours.
+AIMS = [*((f"target {kind}", bs, False, (32, 128), aim) for kind in ("null", "ram") for bs, aim in ((4096, 0.9), (131072, 0.95))),
+        *(("target file", bs, False, (32,), 0.9) for bs in (4096, 131072)),
+        *((who, bs, False, (32, 128), aim) for who, small, large in (("initiator", 0.85, 0.95), ("vhost-user", 0.8, 0.9))
+          for bs, aim in ((4096, small), (131072, large))),
+        *((who, bs, True, (32,), 0.9) for who in ("target null", "initiator") for bs in (4096, 131072)),
+        *((who, 4096, False, (1,), 0.87) for who in ("target null", "initiator"))]
+
+
+def aims(rows):
+    """What was wanted of random reads and writes on one connection, and what came out; rows: their data."""
+    found = {(r["who"], r["bs"], r["digest"], r["rw"], r["qd"]): r["ratio"] for r in rows
+             if r["conns"] == 1 and not r["sequential"]}
+    yield "| who | block | digests | aim | reads, by depth | writes, by depth |"
+    yield "|---|--:|---|--:|--:|--:|"
+    for who, bs, digest, depths, aim in AIMS:
+        got = [[(qd, found.get((who, bs, digest, rw, qd))) for qd in depths] for rw in ("read", "write")]
+        if any(ratio is not None for _, ratio in got[0] + got[1]):
+            yield (f"| {who} | {bs >> 10} KiB | {'yes' if digest else 'no'} | {aim} | " + " | ".join(
+                ", ".join(f"{qd}: {number(ratio) if (ratio or 0) < aim else f'**{ratio:.2f}**'}" for qd, ratio in of)
+                for of in got) + " |")
+
+
 def write_json(path, command, machine, rows):
     with open(path, "w", encoding="utf-8") as f:
         json.dump({"command": command, "machine": machine, "rows": [row.data() for row in rows]}, f, indent=1)
@@ -92,11 +119,11 @@ def replace_part(path, title, lines):
 CPU_TOP = 60                            # microseconds that the picture shows: some need a thousand
 
 HEAD = """\
-set terminal svg size 760,420 font "sans,12" background "white"
+set terminal svg size 760,460 font "sans,12" background "white"
 set output "{out}"
 set title "{title}"
 set grid ytics
-set key outside right top
+set key below
 set yrange [0:*]
 """
 
@@ -130,13 +157,12 @@ def curves(out, title, rows):
             "title columnheader(1)\n")
 
 
-def plot(directory, rows):
-    """Pictures of what the rows have; says so where there is no gnuplot."""
+def plot(directory, data):
+    """Pictures of the rows' data; says so where there is no gnuplot."""
     if not shutil.which("gnuplot"):
         print("no pictures: gnuplot is not installed", file=sys.stderr)
         return
     os.makedirs(directory, exist_ok=True)
-    data = [row.data() for row in rows]
     plain = [r for r in data if not r["digest"] and r["conns"] == 1 and not r["sequential"]]
     deep = [r for r in plain if r["qd"] == 32 and r["bs"] in (4096, 131072) and r["rw"] != "mix"]
     def depths(rw):
@@ -156,3 +182,8 @@ def plot(directory, rows):
         if some:
             script = draw(os.path.join(directory, name + ".svg"), title, some, *more)
             subprocess.run(["gnuplot"], input=script, text=True, check=True)
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as saved:
+        plot(sys.argv[2], json.load(saved)["rows"])

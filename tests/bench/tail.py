@@ -11,9 +11,7 @@ scaling   a reactor and a bare host on one core, beside two of each on two cores
 import argparse
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,7 +21,6 @@ import daemon
 from measure import CLIENT_CPU, SERVER_CPU, bench, cpu_seconds, json_of, resident_mib, side_by_side, switches
 from nvmetcp import Host
 from report import replace_part
-from shapes import Shape
 
 TITLE = "# Tail, idle connections, fairness, a second reactor"
 SLICES, SLICE = 20, 0.5
@@ -45,7 +42,7 @@ def us(nanoseconds):
 def tail():
     rows, over_time = [["both daemons", "k/s", "median us", "p99", "p99.9", "p99.9 / median", "worst"]], []
     for poll_us in 100, 0:
-        with tempfile.TemporaryDirectory() as where:
+        with candidates.scratch() as where:
             world = candidates.World(poll_us, where)
             words = ["taskset", "-c", CLIENT_CPU, daemon.find_program("sluice-perf", "initiator/client"), "--socket",
                      world.initiator.shm, "--volume", "pair", "--json", "--quiet", "--time", f"{SLICE * 1e3:.0f}ms"]

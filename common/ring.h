@@ -86,6 +86,7 @@ void ring_set_idle_hook(struct ring *r, bool (*idle)(void *arg, bool sleep), voi
 void ring_yield(struct ring *r);
 
 uint64_t ring_now(const struct ring *r); /* ns, monotonic, taken once for each turn */
+void ring_look_at_clock(struct ring *r);   /* and once more, by a handler that has taken long */
 const struct ring_stats *ring_stats(const struct ring *r);
 bool ring_spins(const struct ring *r); /* it spins before it sleeps, and that pays at present */
 unsigned ring_inflight(const struct ring *r); /* ops whose last completion is still out */

@@ -100,6 +100,7 @@ upgrade_begin(struct initiator *in, struct err *err)
 	if (in->stopping)
 		return err_set(err, -ESHUTDOWN, "the initiator stops");
 	res = judge_program(in, err);
+	ring_look_at_clock(in->reactors[0].ring); /* what follows has times of its own */
 	if (res < 0)
 		return res;
 	log_info("upgrade: %s takes over", program[0]);

@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -240,6 +241,31 @@ def test_an_upgrade_in_the_middle_of_a_message_and_with_a_target_that_hangs():
         assert struct.unpack("<Q", d.recv(GET_CONFIG)[0][12:20])[0] == 65536
         d.wait(req)
         assert w.flat(0, 0, 4096) == pattern(4096, 14)
+        d.close()
+
+
+def test_an_upgrade_whose_check_takes_long_hands_over_all_the_same():
+    """The new program reads its file from a pipe, twice, and the first time it has to wait for it."""
+    with World() as w:
+        d = w.disk(inflight=False)
+        d.write(0, pattern(4096, 16))
+        path = w.initiator.conf_path
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        os.unlink(path)
+        os.mkfifo(path)
+
+        def feed(seconds):
+            time.sleep(seconds)
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+        feeder = threading.Thread(target=feed, args=(2.5,))
+        feeder.start()
+        w.initiator.ctl("upgrade")
+        feeder.join()
+        feed(0)
+        until(lambda: "was taken over" in w.log(), "it is taken over", 10)
+        assert d.read(0, 4096) == pattern(4096, 16)
         d.close()
 
 

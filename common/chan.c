@@ -69,13 +69,14 @@ struct chan {
 	bool rx_inflight, rx_stopped, rx_ended, rx_drained_socket;
 	bool finish; /* close our side when everything is sent */
 	bool tx_broken;
+	bool noticing;        /* ...while nothing is received */
 	size_t stage;         /* offered when small payload is due; see staging_learn() */
 	size_t burst;         /* staged since the socket was last found empty */
 	bool staging_touched; /* beyond STAGING_KEEP */
 	unsigned pending;     /* ops whose last completion is out */
 	size_t hint;
 
-	struct op rx_op, close_op;
+	struct op rx_op, close_op, broken_op;
 	struct msghdr rx_msg;
 	struct iovec rx_iov[DUE_MAX + 1];
 	size_t rx_due;
@@ -352,6 +353,33 @@ batch_advance(struct batch *b, size_t n)
 }
 
 static void
+broken_done(struct op *op, int res, uint32_t cqe_flags)
+{
+	struct chan *c = container_of(op, struct chan, broken_op);
+
+	(void)res;
+	(void)cqe_flags;
+	c->noticing = false;
+	if (c->open && c->rx_stopped && !c->rx_ended) {
+		c->rx_ended = true;
+		c->cfg.ops->closed(c->cfg.owner, -ECONNRESET);
+	}
+	put_pending(c);
+}
+
+/* While nothing is received, nobody but the sender can see that the peer has gone. */
+static void
+notice_broken(struct chan *c)
+{
+	if (!c->open || !c->tx_broken || !c->rx_stopped || c->rx_inflight || c->rx_ended ||
+	    c->noticing)
+		return;
+	c->noticing = true;
+	c->pending++;
+	ring_post(c->cfg.ring, c->cfg.ring, &c->broken_op);
+}
+
+static void
 tx_failed(struct chan *c, struct batch *b, int res)
 {
 	if (res == -EFAULT && c->open &&
@@ -368,9 +396,10 @@ tx_failed(struct chan *c, struct batch *b, int res)
 		batch_send(b);
 		return;
 	}
-	c->tx_broken = true; /* the receive side notices the same and reports it */
+	c->tx_broken = true; /* the receive side notices the same and reports it, if it receives */
 	if (c->open)
 		shutdown(c->cfg.fd, SHUT_RDWR);
+	notice_broken(c);
 }
 
 /* Batches are done in the order of sending: a piece may begin in one that still owes a notification
@@ -569,7 +598,9 @@ void
 chan_rx_stop(struct chan *c, bool stop)
 {
 	c->rx_stopped = stop;
-	if (!stop)
+	if (stop)
+		notice_broken(c);
+	else
 		rx_arm(c);
 }
 
@@ -597,6 +628,7 @@ chan_new(const struct chan_config *cfg, struct chan **ret)
 	c->open = true;
 	c->rx_op = (struct op){ rx_done, "chan.recv" };
 	c->close_op = (struct op){ close_done, "chan.close" };
+	c->broken_op = (struct op){ broken_done, "chan.broken" };
 	list_init(&c->dirty);
 	list_init(&c->closed);
 	list_init(&c->unreported);

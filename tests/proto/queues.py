@@ -106,6 +106,19 @@ def test_queue_of_a_host_that_sends_on_without_reading_is_served_or_ended():
         host.close()
 
 
+def test_queue_of_a_host_that_is_gone_ends_at_once_whatever_it_had_sent():
+    """All slots are taken by answers that nobody reads, so nothing is received that could tell."""
+    host = Host(target(), rcvbuf=65536)
+    io = host.io(sqsize=3)
+    n = (256 << 10) // io.bs
+    for _ in range(40):
+        io.rw(READ, 0, n, read=n * io.bs)
+    time.sleep(0.2)
+    io.reset()
+    until(lambda: not any(c["qid"] == 1 for c in target().ctl("connections")), "the queue ends")
+    host.close()
+
+
 def test_queues_up_to_the_granted_number_can_be_connected():
     host = Host(target(), queues=128)
     assert 1 <= host.granted <= 128

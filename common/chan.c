@@ -610,6 +610,7 @@ int
 chan_new(const struct chan_config *cfg, struct chan **ret)
 {
 	struct chan *c = calloc(1, sizeof(*c));
+	const struct linger at_once = { .l_onoff = 1 };
 	int one = 1;
 
 	if (!c) {
@@ -634,6 +635,9 @@ chan_new(const struct chan_config *cfg, struct chan **ret)
 	list_init(&c->unreported);
 	list_init(&c->spare);
 	setsockopt(cfg->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	/* Killed, we leave as chan_close() does: what is unsent must not arrive after all, when
+	 * whoever came after us may have sent it again. */
+	setsockopt(cfg->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	*ret = c;
 	return 0;
 }

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -207,6 +208,14 @@ conn_shutdown(struct conn *c)
 
 	if (fd >= 0)
 		shutdown(fd, SHUT_RDWR);
+}
+
+bool
+conn_hung_up(const struct conn *c)
+{
+	struct pollfd p = { .fd = chan_fd(c->chan), .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
 }
 
 static void

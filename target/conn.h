@@ -102,6 +102,10 @@ void conn_kill(struct conn *c, const char *why);
 /* The same from any thread, the target lock held: resets the socket so that the owner notices. */
 void conn_shutdown(struct conn *c);
 
+/* From any thread, the target lock held and c a queue of a controller: its host has closed, or we
+ * have reset it, and it has not ended yet. */
+bool conn_hung_up(const struct conn *c);
+
 /* The peer broke the protocol: TermReq with the header that c->in.hdr names, then wait for its
  * close. */
 void conn_fault(struct conn *c, struct pdu_fault fault);

@@ -96,6 +96,30 @@ find_subsys(struct conn *conn, const struct nvme_connect_data *data, struct conn
 	return s;
 }
 
+/* Any queue of a controller: it is gone when all that it had taken has ended. */
+static bool
+left_behind(const struct ctrl *c)
+{
+	for (unsigned i = 0; i <= CTRL_QUEUES_MAX; i++)
+		if (c->queues[i] && conn_hung_up(c->queues[i]))
+			return true;
+	return false;
+}
+
+bool
+connect_waits(const struct conn *conn, const struct nvme_connect_data *data)
+{
+	const struct subsys *s = subsys_find(conn->r->target, data->subnqn);
+	const struct ctrl *c;
+
+	if (s)
+		list_for_each (&s->ctrls, c, node)
+			if (!strcmp(c->hostnqn, data->hostnqn) &&
+			    !memcmp(c->hostid, data->hostid, sizeof(c->hostid)) && left_behind(c))
+				return true;
+	return false;
+}
+
 static struct ctrl *
 connect_admin(struct conn *conn, struct subsys *s, const struct nvme_connect_sqe *sqe,
               const struct nvme_connect_data *data, struct connect_verdict *v)

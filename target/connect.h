@@ -23,6 +23,11 @@ struct connect_verdict {
 bool connect_check(const struct nvme_connect_sqe *sqe, const uint8_t *data, uint32_t len,
                    struct connect_verdict *ret_v);
 
+/* An admin Connect has to wait: its host has hung up on another controller, and commands that it
+ * left there may still be executed. Whoever comes after a host that was killed may send them again,
+ * and then others for the same blocks, which those left behind must not overtake. Lock held. */
+bool connect_waits(const struct conn *conn, const struct nvme_connect_data *data);
+
 /* The controller, with a reference for conn and conn entered as its queue; or NULL and *ret_v.
  * Lock held. */
 struct ctrl *connect_queue(struct conn *conn, const struct nvme_connect_sqe *sqe,

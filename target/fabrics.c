@@ -1,7 +1,8 @@
 /* Fabrics commands: dispatch, what Connect answers, properties, Disconnect.
  *
- * Happy path: connect.c finds or makes the controller, conn_set_queue() gives the queue its
- * slots, the response carries the controller id. Property Get and Set read and write
+ * Happy path: connect.c finds or makes the controller, which waits while its host has connections
+ * that it has hung up on and that have not ended, conn_set_queue() gives the queue its slots, the
+ * response carries the controller id. Property Get and Set read and write
  * ctrl_state.c's values. Disconnect ends the queue's other commands, answers last and closes our
  * side.
  * What can fail: everything that a stranger can send; it is refused with a status, and the
@@ -18,7 +19,11 @@
 
 #include <stdlib.h>
 
-enum { PROPERTY_4 = 0, PROPERTY_8 = 1 };
+enum {
+	PROPERTY_4 = 0,
+	PROPERTY_8 = 1,
+	CONNECT_POLL_NS = 1000000,
+};
 
 #define BAD_FIELD  NVME_NO_RETRY(NVME_SC_INVALID_FIELD)
 #define BAD_OPCODE NVME_NO_RETRY(NVME_SC_INVALID_OPCODE)
@@ -74,7 +79,7 @@ connect_undo(struct target *t, struct ctrl *c, uint16_t qid)
 }
 
 static void
-fabrics_connect(struct cmd *cmd)
+connect_now(struct cmd *cmd)
 {
 	const struct nvme_connect_sqe *sqe = (const void *)&cmd->sqe;
 	const struct nvme_connect_data *data = (const void *)cmd->data;
@@ -99,6 +104,77 @@ fabrics_connect(struct cmd *cmd)
 		return;
 	}
 	connected(cmd, c, qid);
+}
+
+struct connecting { /* waits for what its host has left behind */
+	struct cmd *cmd;
+	struct ring_timer timer;
+};
+
+static bool
+connect_must_wait(const struct cmd *cmd)
+{
+	const struct nvme_connect_sqe *sqe = (const void *)&cmd->sqe;
+	struct target *t = cmd->conn->r->target;
+	struct connect_verdict v;
+	bool must;
+
+	if (le16_get(sqe->qid) != 0 || !connect_check(sqe, cmd->data, cmd->data_len, &v))
+		return false;
+	target_lock(t);
+	must = connect_waits(cmd->conn, (const void *)cmd->data);
+	target_unlock(t);
+	return must;
+}
+
+/* Its connection ends; within the time for the handshake at the latest. */
+static void
+connect_cancel(struct cmd *cmd)
+{
+	struct connecting *w = cmd->priv;
+
+	ring_timer_del(&w->timer);
+	free(w);
+	cmd_complete(cmd, NVME_SC_ABORT_REQ);
+}
+
+static void
+connect_poll(struct ring_timer *timer)
+{
+	struct connecting *w = container_of(timer, struct connecting, timer);
+	struct cmd *cmd = w->cmd;
+	struct ring *ring = cmd_reactor(cmd)->ring;
+
+	if (connect_must_wait(cmd)) {
+		ring_timer_set(ring, timer, ring_now(ring) + CONNECT_POLL_NS);
+		return;
+	}
+	free(w);
+	cmd->cancel = NULL;
+	connect_now(cmd);
+}
+
+static void
+fabrics_connect(struct cmd *cmd)
+{
+	struct connecting *w;
+
+	if (!connect_must_wait(cmd)) {
+		connect_now(cmd);
+		return;
+	}
+	w = calloc(1, sizeof(*w));
+	if (!w) {
+		cmd_complete(cmd, NVME_ST_CMD(NVME_SC_CONNECT_CTRL_BUSY));
+		return;
+	}
+	log_info("conn %u (%s): Connect waits for what its host has left behind", cmd->conn->id,
+	         cmd->conn->peer);
+	w->cmd = cmd;
+	cmd->priv = w;
+	cmd->cancel = connect_cancel;
+	ring_timer_init(&w->timer, connect_poll);
+	connect_poll(&w->timer);
 }
 
 /* ---- properties ---- */

@@ -409,6 +409,38 @@ class Cached:
         assert not problem, problem
 
 
+def test_what_a_killed_daemon_had_not_sent_never_arrives():
+    """The next one sends it again, and then perhaps something else for the same blocks."""
+    c, stalled, killed, ends = Cached(), threading.Event(), threading.Event(), []
+
+    def stall(link, _):
+        stalled.set()
+        killed.wait(30 * SCALE)
+        try:
+            while link.sock.recv(65536):
+                pass
+            ends.append("closed")
+        except ConnectionResetError:
+            ends.append("reset")
+        link.close()
+
+    c.ctrl.arm("write", stall)
+    d = Disk(c.socket, inflight=True)
+    reqs = [d.submit(T_OUT, 8 * n, pattern(4096, n)) for n in range(32)]
+    assert stalled.wait(10 * SCALE)
+    c.initiator.kill()
+    killed.set()
+    until(lambda: ends, "the connection ends")
+    assert ends == ["reset"]
+    d.close()
+    c.initiator.start()
+    d = Disk(c.socket, old=d)
+    d.wait(*reqs)
+    assert bytes(c.ctrl.disk[:32 * 4096]) == b"".join(pattern(4096, n) for n in range(32))
+    d.close()
+    c.stop()
+
+
 BACK, THROUGH = ["back", "back", "flush"], ["through", "through", "flush"]
 WCE = 32  # where it stands in the configuration
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Connect: every error case with the field that it names; names of every kind (field reports 13 and 19)."""
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -269,6 +270,50 @@ def io_connect(host, status, ipo=None, where=None, **kw):
     if ipo is not None and cqe.status == SC_PARAM:
         assert (cqe.dw0 & 0xFFFF, cqe.dw0 >> 16 & 1) == (ipo, where), cqe
     conn.close()
+
+
+def left_behind(t):
+    """An I/O queue whose host has closed its side; the target does not see that while it waits for the host
+    to take what was read."""
+    host = Host(t, rcvbuf=65536)
+    io = host.io(sqsize=3)
+    n = (256 << 10) // io.bs
+    for _ in range(20):
+        io.rw(READ, 0, n, read=n * io.bs)
+    io.sock.shutdown(socket.SHUT_WR)
+    return host, io
+
+
+def connecting(t, **kw):
+    conn = Conn(t.addr, **kw)
+    conn.handshake()
+    body = connect_data(HOSTID, 0xFFFF, t.nqn, HOSTNQN)
+    return conn, conn.submit(connect_sqe(0, 31, 0, 0, length=len(body)), data=body, mode="raw")
+
+
+def test_connect_waits_for_commands_that_its_host_has_left_behind():
+    """They must not overtake what comes next: a host that was killed sends its writes again."""
+    with Target(config({1: "ram:16M"})) as t:
+        host, io = left_behind(t)
+        conn, command = connecting(t)
+        conn.quiet(0.3)
+        Host(t, hostid=bytes(range(16))).close()  # another host does not wait
+        gone, _ = connecting(t)
+        gone.close()
+        io.expect_closed()
+        assert conn.wait(command, 10 * SCALE).status == 0
+        conn.close()
+        host.close()
+
+
+def test_connect_waits_no_longer_than_a_handshake_may_take():
+    with Target(config({1: "ram:16M"}, sluice={"handshake_timeout": "500ms"})) as t:
+        host, io = left_behind(t)
+        conn, _ = connecting(t)
+        conn.expect_closed(10 * SCALE)
+        io.expect_closed()
+        Host(t).close()
+        host.close()
 
 
 def test_connect_io_with_a_wrong_controller_is_invalid_16():

@@ -88,6 +88,7 @@ expect 'the stripe is known' 0 '^65536 $' attribute ublkb1 queue/optimal_io_size
 expect 'discard is offered' 0 '^33554432 $' attribute ublkb1 queue/discard_max_bytes
 expect 'write zeroes is offered' 0 '^33554432 $' attribute ublkb1 queue/write_zeroes_max_bytes
 expect 'the cache is told of' 0 'write back' attribute ublkb0 queue/write_cache
+expect 'so is FUA' 0 '^1 $' attribute ublkb1 queue/fua
 expect 'as many queues as processors' 0 '^2 $' 'ls /sys/block/ublkb1/mq | wc -l'
 
 # Data.
@@ -96,6 +97,7 @@ verify 'two queues' /dev/ublkb1 4k 512k --numjobs=2 --offset_increment=4M \
 verify 'two queues' /dev/ublkb1 512k 8M
 verify 'mixed sizes' /dev/ublkb1 4k 2M --bsrange=512-256k --bs_unaligned=0
 verify 'one queue' /dev/ublkb0 4k 512k
+verify 'synchronous writes' /dev/ublkb1 4k 256k --sync=dsync
 check 'trim and write' fio --name=t --filename=/dev/ublkb1 --ioengine=io_uring --direct=1 \
 	--rw=randtrimwrite --bs=64k --size=4M --minimal
 check 'a discard of everything' blkdiscard /dev/ublkb1

@@ -40,8 +40,7 @@ stage_config_same(const struct stage_config *a, const struct stage_config *b)
 	if (a->kind != b->kind || a->staging != b->staging)
 		return false;
 	return a->kind != STAGE_ENCRYPT ||
-	       (a->crypt.discard == b->crypt.discard && a->crypt.seal == b->crypt.seal &&
-	        crypt_key_same(a->crypt.key, b->crypt.key));
+	       (a->crypt.discard == b->crypt.discard && crypt_key_same(a->crypt.key, b->crypt.key));
 }
 
 int

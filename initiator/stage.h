@@ -38,7 +38,6 @@ struct stage_config { /* of a volume; of zeroes: it has none */
 	struct {
 		struct crypt_key *key; /* counted */
 		bool discard;          /* discards pass, and tell targets what is not used */
-		bool seal;             /* the last block is a seal, see seal.h */
 	} crypt;
 };
 

@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -311,12 +310,5 @@ crypt_unit(struct stage *s, bool encrypt, uint8_t *data, size_t n, uint64_t twea
 	const struct lane *l = &crypt_of(s)->lanes[0];
 
 	if (!unit(encrypt ? l->enc : l->dec, data, data, n, tweak))
-		memset(data, 0, n); /* which is no record of ours */
-}
-
-int
-crypt_random(uint8_t *dst, size_t n)
-{
-	hide_contexts();
-	return RAND_bytes(dst, (int)n) == 1 ? 0 : -EIO;
+		memset(data, 0, n);
 }

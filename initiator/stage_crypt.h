@@ -23,8 +23,7 @@ int crypt_new(const struct stage_config *cfg, unsigned nr_reactors, uint32_t max
 /* "aes-256-xts" */
 const char *crypt_name(const struct stage_config *cfg);
 
-/* n bytes as one data unit, in place; on reactor 0. */
+/* n bytes as one data unit, in place, by the context of reactor 0. */
 void crypt_unit(struct stage *s, bool encrypt, uint8_t *data, size_t n, uint64_t tweak);
-int crypt_random(uint8_t *dst, size_t n); /* -EIO */
 
 #endif

@@ -166,8 +166,9 @@ scatter(struct io *io, unsigned most)
 	uint64_t left = io->len;
 
 	for (io->nsg = 0; left > 0; io->nsg++) {
-		uint64_t n = io->nsg == IO_SG_MAX - 1 ? left : MIN(1 + rnd(most), left);
+		uint64_t n = io->nsg == IO_SG_MAX - 1 ? left : 1 + rnd(most);
 
+		n = MIN(n, left);
 		io->sg[io->nsg] = (struct iovec){ at, n };
 		at += n + rnd(4);
 		left -= n;

@@ -57,6 +57,8 @@ noinst_LIBRARIES += %D%/libcommon.a
 	%D%/perm.h \
 	%D%/qos.c \
 	%D%/qos.h \
+	%D%/qos_books.c \
+	%D%/qos_books.h \
 	%D%/rates.c \
 	%D%/rates.h \
 	%D%/report.c \

@@ -119,10 +119,25 @@ qos_read(const struct conf_node *n, struct qos_config *ret, struct err *err)
 }
 
 int
+qos_read_single(const struct conf_node *n, struct qos_config *ret, struct err *err)
+{
+	const struct conf_node *e;
+	int res;
+
+	if (!n)
+		return 0;
+	res = conf_as_object(n, err);
+	if (res)
+		return res;
+	conf_for_each(n, e) if (conf_type(e) == CONF_ARRAY) return conf_err(e, err, -EINVAL,
+	                                                                    "must be one number");
+	return qos_read(n, ret, err);
+}
+
+int
 qos_read_capacity(const struct conf_node *n, struct qos_config *ret, struct err *err)
 {
 	static const char *const known[] = { "iops", "bandwidth", NULL };
-	const struct conf_node *e;
 	int res;
 
 	if (!n)
@@ -130,9 +145,35 @@ qos_read_capacity(const struct conf_node *n, struct qos_config *ret, struct err 
 	res = conf_as_object(n, err);
 	if (!res)
 		res = conf_check_keys(n, known, err);
-	conf_for_each(n, e) if (!res && conf_type(e) == CONF_ARRAY) res =
-		conf_err(e, err, -EINVAL, "must be one number");
-	return res ? res : qos_read(n, ret, err);
+	return res ? res : qos_read_single(n, ret, err);
+}
+
+int
+qos_read_amount(const struct conf_node *params, uint64_t *ret, bool *ret_bytes, struct err *err)
+{
+	const struct conf_node *n = conf_get(params, "amount");
+	const char *text = "";
+	char number[32];
+	size_t digits;
+	int res = conf_get_str(params, "amount", sizeof(number) - 1, &text, err);
+
+	if (res < 0)
+		return res;
+	digits = strspn(text, "0123456789");
+	snprintf(number, sizeof(number), "%.*s", (int)digits, text);
+	*ret_bytes = strcmp(text + digits, "bytes") == 0;
+	if (!*ret_bytes && text[digits] && strcmp(text + digits, "iops") != 0) {
+		*ret_bytes = true;
+		res = units_parse_size(text, ret);
+	} else {
+		res = units_parse_u64(number, ret);
+	}
+	if (res || *ret == 0)
+		return conf_err(n, err, -EINVAL,
+		                "must be a number of commands or bytes, such as 500iops, "
+		                "4096bytes or 1M, not '%s'",
+		                text);
+	return 0;
 }
 
 /* ---- writing ---- */

@@ -40,8 +40,13 @@ bool qos_same(const struct qos_config *a, const struct qos_config *b);
 /* The keys that are there replace what *ret has; the word "none" takes a limit away. n may be NULL.
  * On failure *ret is as it was. */
 int qos_read(const struct conf_node *n, struct qos_config *ret, struct err *err);
+/* The same with single values only. */
+int qos_read_single(const struct conf_node *n, struct qos_config *ret, struct err *err);
 /* "capacity": single values, "iops" and "bandwidth". */
 int qos_read_capacity(const struct conf_node *n, struct qos_config *ret, struct err *err);
+/* "500", "500iops", "1M", "4096bytes" of "amount": a number of commands unless it says bytes. */
+int qos_read_amount(const struct conf_node *params, uint64_t *ret, bool *ret_bytes,
+                    struct err *err);
 void qos_put(struct conf_writer *w, const char *key, const struct qos_config *q);
 /* "20000-40000", "20000", "-": for tables. */
 struct qos_text {

@@ -7,11 +7,10 @@
  */
 #include "initiator/verbs_table.h"
 
-#include "common/units.h"
+#include "common/qos_books.h"
 #include "initiator/config.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct object { /* one of them */
@@ -52,66 +51,35 @@ name_of(const struct object *o)
 
 /* ---- show ---- */
 
-struct sums {
-	struct sched_stats stats;
-	uint64_t waiting;
-};
-
 static void
-add_up(const struct sched_node *n, struct sums *s)
+add_up(struct sched_node *n, struct qos_books *b, uint64_t now)
 {
-	memset(s, 0, sizeof(*s));
+	qos_books_init(b, &n->cfg, &n->peak, now);
 	for (unsigned i = 0; i < n->nr_reactors * SCHED_LINES; i++) {
 		const struct sched_stats *one = &n->local[i].stats;
 
-		s->stats.passed += METER_GET(one->passed);
-		s->stats.passed_bytes += METER_GET(one->passed_bytes);
-		s->stats.held += METER_GET(one->held);
-		s->stats.merged += METER_GET(one->merged);
-		meter_hist_merge(&s->stats.wait, &one->wait);
+		b->passed += METER_GET(one->passed);
+		b->passed_bytes += METER_GET(one->passed_bytes);
+		b->held += METER_GET(one->held);
+		b->merged += METER_GET(one->merged);
+		meter_hist_merge(&b->wait, &one->wait);
 	}
 	for (unsigned i = 0; i < SCHED_LINES; i++)
-		s->waiting += atomic_load(&n->line[i].waiters);
-}
-
-/* Of the tightest limit of commands, or of bytes; null where there is none. */
-static void
-put_tokens(struct conf_writer *w, const char *key, struct sched_node *n, bool bytes, uint64_t now)
-{
-	int64_t least = rates_tokens(&n->peak, bytes, now);
-
-	if (least == INT64_MAX)
-		conf_put_null(w, key);
-	else
-		conf_put_i64(w, key, least);
+		b->waiting += atomic_load(&n->line[i].waiters);
+	b->refunds = n->refunds;
 }
 
 static void
 put_row(struct conf_writer *w, const char *kind, const char *name, struct sched_node *n,
-        struct sums *s, uint64_t now)
+        struct qos_books *b, uint64_t now)
 {
-	const struct meter_hist *h = &s->stats.wait;
-	struct qos_text text;
-
-	add_up(n, s);
+	add_up(n, b, now);
 	conf_begin_object(w, NULL);
 	conf_put_str(w, "kind", kind);
 	conf_put_str(w, "name", name);
-	for (unsigned k = 0; k < QOS_KINDS; k++)
-		conf_put_str(w, qos_names[k], qos_show(&text, &n->cfg, k));
-	conf_put_u64(w, "burst_ms", n->cfg.burst_ms);
-	conf_put_u64(w, "passed", s->stats.passed);
-	conf_put_u64(w, "passed_bytes", s->stats.passed_bytes);
-	conf_put_u64(w, "held", s->stats.held);
-	conf_put_u64(w, "waiting", s->waiting);
-	conf_put_u64(w, "wait_mean_ns", meter_hist_mean(h));
-	conf_put_u64(w, "wait_p50_ns", meter_hist_quantile(h, 0.5));
-	conf_put_u64(w, "wait_p99_ns", meter_hist_quantile(h, 0.99));
-	conf_put_u64(w, "wait_max_ns", h->max);
-	put_tokens(w, "tokens", n, false, now);
-	put_tokens(w, "byte_tokens", n, true, now);
-	conf_put_u64(w, "merged", s->stats.merged);
-	conf_put_u64(w, "refunds", n->refunds);
+	qos_put_books(w, b);
+	conf_put_u64(w, "merged", b->merged);
+	conf_put_u64(w, "refunds", b->refunds);
 	conf_end(w);
 }
 
@@ -127,7 +95,7 @@ has_books(const struct sched_node *n)
 
 /* Those that have limits, or had. */
 static void
-put_rows(struct conf_writer *w, struct initiator *in, struct sums *s)
+put_rows(struct conf_writer *w, struct initiator *in, struct qos_books *s)
 {
 	uint64_t now = ring_now(in->reactors[0].ring);
 	struct volume *v;
@@ -146,7 +114,7 @@ put_rows(struct conf_writer *w, struct initiator *in, struct sums *s)
 int
 verb_qos_show(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
 {
-	struct sums *s = malloc(sizeof(*s)); /* a histogram is some KiB: not on the stack */
+	struct qos_books *s = malloc(sizeof(*s)); /* a histogram is some KiB: not on the stack */
 	struct initiator *in = ctx;
 	struct object o;
 	int ret = 0;
@@ -219,35 +187,6 @@ verb_qos_clear(void *ctx, const struct conf_node *params, struct conf_writer *w,
 	return change(ctx, &o, &none, params, err);
 }
 
-/* "500", "500iops", "1M", "4096bytes": a number of commands unless it says bytes. */
-static int
-read_amount(const struct conf_node *params, uint64_t *ret, bool *ret_bytes, struct err *err)
-{
-	const struct conf_node *n = conf_get(params, "amount");
-	const char *text = "";
-	char number[32];
-	size_t digits;
-	int res = conf_get_str(params, "amount", sizeof(number) - 1, &text, err);
-
-	if (res < 0)
-		return res;
-	digits = strspn(text, "0123456789");
-	snprintf(number, sizeof(number), "%.*s", (int)digits, text);
-	*ret_bytes = strcmp(text + digits, "bytes") == 0;
-	if (!*ret_bytes && text[digits] && strcmp(text + digits, "iops") != 0) {
-		*ret_bytes = true;
-		res = units_parse_size(text, ret);
-	} else {
-		res = units_parse_u64(number, ret);
-	}
-	if (res || *ret == 0)
-		return conf_err(n, err, -EINVAL,
-		                "must be a number of commands or bytes, such as 500iops, "
-		                "4096bytes or 1M, not '%s'",
-		                text);
-	return 0;
-}
-
 int
 verb_qos_refund(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
 {
@@ -260,7 +199,7 @@ verb_qos_refund(void *ctx, const struct conf_node *params, struct conf_writer *w
 	(void)w;
 	ret = find(in, params, &o, err);
 	if (!ret)
-		ret = read_amount(params, &amount, &bytes, err);
+		ret = qos_read_amount(params, &amount, &bytes, err);
 	if (ret)
 		return ret;
 	sched_refund(o.node, bytes, amount);
@@ -274,7 +213,7 @@ int
 verb_capacity_show(void *ctx, const struct conf_node *params, struct conf_writer *w,
                    struct err *err)
 {
-	struct sums *s = malloc(sizeof(*s));
+	struct qos_books *s = malloc(sizeof(*s));
 	struct initiator *in = ctx;
 
 	(void)params;

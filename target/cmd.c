@@ -7,6 +7,9 @@
  * skips straight to cmd_run() and ends with C2HData, the buffer staying until the kernel has sent
  * it.
  *
+ * A command that waits for a token (limit.h) does so before it has a buffer; in-capsule data that
+ * follows it is kept in memory of its own, or stays in the stream when that is too much.
+ *
  * What can fail: a command (its NVMe status; whatever data follows it is drained), the framing
  * (conn_fault). When no buffer is free R2T commands and reads wait in the pool's queue; in-capsule
  * data cannot wait, so the connection's input stands still.
@@ -20,6 +23,8 @@
 #include "target/fabrics.h"
 #include "target/io.h"
 
+#include <stdlib.h>
+
 enum cmd_direction { DIR_NONE, DIR_FROM_HOST, DIR_TO_HOST, DIR_BOTH };
 
 static void cmd_run(struct cmd *cmd);
@@ -32,6 +37,7 @@ cmd_init(struct cmd *cmd, struct conn *c)
 	cmd->conn = c;
 	list_init(&cmd->node);
 	list_init(&cmd->held);
+	list_init(&cmd->limit.behind);
 	buf_wait_init(&cmd->wait, cmd_buffer_ready);
 	cmd->tx.sent = cmd_sent;
 }
@@ -44,7 +50,7 @@ cmd_reset(struct cmd *cmd, const struct nvme_sqe *sqe)
 	cmd->aborted = cmd->dead = cmd->in_capsule = cmd->reserve = cmd->answered = false;
 	cmd->to_host = cmd->ddgst_bad = cmd->entered = false;
 	cmd->stepping = cmd->again = cmd->fuse_failed = false;
-	cmd->r2ts = 0;
+	cmd->r2ts = cmd->limits_passed = 0;
 	cmd->sqe = *sqe;
 	cmd->cid = le16_get(sqe->cid);
 	cmd->data = NULL;
@@ -74,12 +80,22 @@ cmd_pool(const struct cmd *cmd)
 /* ending */
 
 static void
+drop_kept(struct cmd *cmd)
+{
+	cmd->conn->kept -= cmd->data_len;
+	free(cmd->kept);
+	cmd->kept = NULL;
+}
+
+static void
 cmd_release(struct cmd *cmd)
 {
 	struct conn *c = cmd->conn;
 
 	io_end(cmd);
 	buf_put(cmd_pool(cmd), &cmd->buf);
+	if (cmd->kept)
+		drop_kept(cmd);
 	if (!cmd->answered) {
 		cmd->answered = true;
 		c->nr_open--;
@@ -346,12 +362,21 @@ judge(struct cmd *cmd, uint8_t **ret_place)
 	return 0;
 }
 
+/* The in-capsule data that is next in the stream goes to p. */
+static void
+receive(struct cmd *cmd, uint8_t *p)
+{
+	struct conn *c = cmd->conn;
+
+	c->rx_cmd = cmd;
+	c->rx_iov = (struct iovec){ p, cmd->data_len };
+	pdu_stream_place(&c->in, &c->rx_iov, 1);
+}
+
 /* Memory for the command's data is there. */
 static void
 cmd_has_memory(struct cmd *cmd)
 {
-	struct conn *c = cmd->conn;
-
 	if (cmd->to_host || cmd->data_len == 0) {
 		/* Handlers write into a page of zeroes, and no host sees what another one left. */
 		if (!is_io(cmd))
@@ -359,14 +384,17 @@ cmd_has_memory(struct cmd *cmd)
 		cmd_run(cmd);
 		return;
 	}
-	cmd->state = CMD_WAIT_DATA;
-	if (!cmd->in_capsule) {
-		cmd_ask(cmd);
+	if (cmd->kept) {
+		memcpy(cmd->data, cmd->kept, cmd->data_len);
+		drop_kept(cmd);
+		cmd_run(cmd);
 		return;
 	}
-	c->rx_cmd = cmd;
-	c->rx_iov = (struct iovec){ cmd->data, cmd->data_len };
-	pdu_stream_place(&c->in, &c->rx_iov, 1);
+	cmd->state = CMD_WAIT_DATA;
+	if (cmd->in_capsule)
+		receive(cmd, cmd->data);
+	else
+		cmd_ask(cmd);
 }
 
 static void
@@ -415,16 +443,13 @@ cmd_get_buffer(struct cmd *cmd)
 	return buf_get(cmd_pool(cmd), n, &cmd->wait, &cmd->buf);
 }
 
+/* It was judged, and has its tokens. */
 static void
-cmd_begin(struct cmd *cmd)
+cmd_go(struct cmd *cmd, uint8_t *place)
 {
 	struct conn *c = cmd->conn;
-	uint8_t *place;
-	uint16_t status = judge(cmd, &place);
 
-	if (status != 0) {
-		cmd_refuse(cmd, status);
-	} else if (cmd->data_len + cmd->extra == 0) {
+	if (cmd->data_len + cmd->extra == 0) {
 		cmd_run(cmd);
 	} else if (place) {
 		cmd->data = place;
@@ -438,6 +463,77 @@ cmd_begin(struct cmd *cmd)
 			c->pause = PAUSE_BUFFER;
 		}
 	}
+}
+
+/* It waits for a token, and takes no buffer meanwhile. */
+static void
+cmd_keep(struct cmd *cmd)
+{
+	struct conn *c = cmd->conn;
+
+	if (!cmd->in_capsule || cmd->data_len == 0)
+		return;
+	if (c->kept + cmd->data_len <= CMD_KEPT_MAX)
+		cmd->kept = malloc(cmd->data_len);
+	if (!cmd->kept) {
+		c->pause = PAUSE_LIMIT;
+		return;
+	}
+	c->kept += cmd->data_len;
+	receive(cmd, cmd->kept);
+}
+
+static void
+cmd_begin(struct cmd *cmd)
+{
+	uint8_t *place;
+	uint16_t status = judge(cmd, &place);
+
+	if (status != 0)
+		cmd_refuse(cmd, status);
+	else if (cmd->state == CMD_LIMITED)
+		cmd_keep(cmd);
+	else
+		cmd_go(cmd, place);
+}
+
+/* Its in-capsule data stays in the stream until it has a token. */
+static bool
+stands_in_stream(const struct cmd *cmd)
+{
+	return cmd->in_capsule && cmd->data_len > 0 && !cmd->kept;
+}
+
+/* It was held: time has passed. Its kept data, if any, is whole. */
+static void
+cmd_go_on(struct cmd *cmd)
+{
+	uint8_t *place;
+	uint16_t status;
+
+	cmd->state = CMD_EXECUTING;
+	status = io_prepare_again(cmd, &place);
+	if (status != 0 && cmd->conn->fused == cmd)
+		io_fused_refused(cmd);
+	if (status != 0)
+		cmd_refuse(cmd, status);
+	else if (cmd->state != CMD_LIMITED)
+		cmd_go(cmd, place);
+}
+
+void
+cmd_admitted(struct cmd *cmd)
+{
+	struct conn *c = cmd->conn;
+	bool stands = stands_in_stream(cmd);
+
+	if (cmd->kept && cmd->in_capsule) {
+		cmd->state = CMD_WAIT_DATA;
+		return;
+	}
+	cmd_go_on(cmd);
+	if (stands && cmd->state != CMD_LIMITED && c->pause == PAUSE_LIMIT)
+		conn_resume(c);
 }
 
 void
@@ -555,12 +651,39 @@ cmd_data_end(struct conn *c)
 		cmd_ask(cmd);
 	} else {
 		cmd->arrived = cmd->data_len;
+		if (cmd->kept)
+			cmd->in_capsule = false;
+	}
+	if (cmd->state == CMD_LIMITED)
+		return;
+	if (cmd->kept && !cmd->aborted) {
+		cmd_go_on(cmd);
+		return;
 	}
 	if (cmd->r2ts == 0 && (cmd->arrived == cmd->data_len || cmd->aborted))
 		cmd_run(cmd);
 }
 
 /* ending early */
+
+/* Data that is next in the stream, or arriving, is drained first. */
+static void
+abort_limited(struct cmd *cmd)
+{
+	struct conn *c = cmd->conn;
+
+	limit_forget(cmd);
+	cmd->aborted = true;
+	if (!cmd->in_capsule || cmd->data_len == 0) {
+		cmd_run(cmd);
+		return;
+	}
+	cmd->state = CMD_WAIT_DATA;
+	if (!cmd->kept) {
+		c->rx_cmd = cmd;
+		conn_resume(c);
+	}
+}
 
 bool
 cmd_abort(struct cmd *cmd)
@@ -586,6 +709,9 @@ cmd_abort(struct cmd *cmd)
 		cmd->aborted = true;
 		list_del(&cmd->held);
 		cmd_run(cmd);
+		return true;
+	case CMD_LIMITED:
+		abort_limited(cmd);
 		return true;
 	case CMD_EXECUTING:
 		if (!cmd->cancel)
@@ -638,6 +764,11 @@ cmd_kill(struct cmd *cmd)
 		break;
 	case CMD_HELD:
 		list_del(&cmd->held);
+		break;
+	case CMD_LIMITED:
+		limit_forget(cmd);
+		if (c->rx_cmd == cmd)
+			c->rx_cmd = NULL;
 		break;
 	case CMD_EXECUTING:
 		if (cmd->cancel)

@@ -12,12 +12,14 @@
 #define SLUICE_CMD_H
 
 #include "target/conn.h"
+#include "target/limit.h"
 
 enum cmd_state {
 	CMD_FREE,
 	CMD_WAIT_BUFFER,
 	CMD_WAIT_DATA,          /* R2T is out, or in-capsule data is arriving */
 	CMD_HELD,               /* at a namespace's gate */
+	CMD_LIMITED,            /* waits for a token, see limit.h; its data may be arriving */
 	CMD_EXECUTING,          /* backend, or a handler that answers later (AER, format) */
 	CMD_SENDING,            /* its payload is with the channel */
 	CMD_STATE_NR
@@ -27,6 +29,7 @@ enum {
 	CMD_R2TS_MAX = 4,       /* R2Ts of one command at a time, if the host allows it */
 	CMD_R2T_SPLIT = 128 << 10, /* bytes of each of them then */
 	CMD_LARGE = 16 << 10,   /* payload from which direct landing beats a copy, see chan.c */
+	CMD_KEPT_MAX = 512 << 10, /* bytes of in-capsule data of a connection's CMD_LIMITED */
 };
 
 struct cmd {
@@ -42,6 +45,7 @@ struct cmd {
 	bool to_host;           /* data goes to the host */
 	bool ddgst_bad;         /* data from the host came damaged */
 	bool entered;           /* counted in its namespace handle */
+	uint8_t limits_passed;  /* enum limit_stage of the next */
 	uint8_t r2ts;           /* outstanding */
 	uint16_t tags[CMD_R2TS_MAX]; /* their transfer tags */
 
@@ -54,6 +58,8 @@ struct cmd {
 	struct buf buf;
 	struct buf_wait wait;
 	struct ns_handle *nsh;
+	uint8_t *kept;          /* in-capsule data that came while it waited for a token; heap */
+	struct limit_wait limit;
 
 	uint32_t dw0, dw1;      /* of the completion; handlers set them before cmd_complete() */
 	uint16_t status;
@@ -90,6 +96,9 @@ void cmd_complete(struct cmd *cmd, uint16_t status);
 
 /* A held command may go on (its gate opened or its namespace went away). */
 void cmd_resume(struct cmd *cmd);
+
+/* A CMD_LIMITED has its token, or is to be judged anew. */
+void cmd_admitted(struct cmd *cmd);
 
 /* Tries to end a command early. True: it will end with Abort Requested. Owner thread. */
 bool cmd_abort(struct cmd *cmd);

@@ -64,6 +64,7 @@ subsys_fini(struct config_subsys *s)
 	for (unsigned i = 0; i < s->nr_ns; i++)
 		free((char *)s->ns[i].ns.spec);
 	free(s->hosts);
+	free(s->limits);
 	free(s->ns);
 	free(s->ns_dir);
 }
@@ -259,6 +260,7 @@ add_spec(struct config_subsys *s, const char *text, struct err *err)
 	ns = config_grow(&s->ns, &s->nr_ns, sizeof(*ns));
 	if (!ns)
 		return err_set(err, -ENOMEM, "no memory");
+	qos_init(&ns->qos);
 	ns->ns.nsid = s->nr_ns;
 	ns->ns.block = spec.block;
 	ns->ns.auto_attach = true;

@@ -2,8 +2,8 @@
  *
  * A file becomes a plain struct first and is judged whole; only then anything changes. Keys are
  * nvmetcli's; ours are under "sluice", at the top (limits, control) and in a namespace
- * (block_size, direct), a subsystem (ns_dir, ns_dir_limit). What can fail: everything a human
- * can mistype, told with file and place; the running configuration then stays.
+ * (block_size, direct, qos), a subsystem (ns_dir, ns_dir_limit, hosts). What can fail: everything a
+ * human can mistype, told with file and place; the running configuration then stays.
  */
 #ifndef SLUICE_CONFIG_H
 #define SLUICE_CONFIG_H

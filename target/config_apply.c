@@ -165,6 +165,46 @@ commit_namespaces(struct plan_subsys *ps, struct reactor *from)
 }
 
 static void
+note(int ret, const struct subsys *s)
+{
+	if (ret)
+		log_error("subsystem %s: no memory for limits, they are left out", s->nqn);
+}
+
+/* Limits are what the file says; those of namespaces that hosts have made stay. */
+static void
+commit_limits(struct plan_subsys *ps)
+{
+	const struct config_subsys *cfg = ps->cfg;
+	struct subsys *s = ps->s;
+	struct host_limit *h;
+
+	for (unsigned i = 0; i < cfg->nr_ns; i++) {
+		struct ns *ns = s->ns[cfg->ns[i].ns.nsid - 1];
+
+		if (!ns->limit || !qos_same(&ns->limit->cfg, &cfg->ns[i].qos))
+			note(ns_set_limit(ns, &cfg->ns[i].qos), s);
+	}
+	list_for_each (&s->host_limits, h, node) {
+		struct qos_config q;
+		bool is_there = false;
+
+		qos_init(&q);
+		for (unsigned i = 0; i < cfg->nr_limits; i++)
+			is_there |= !strcmp(cfg->limits[i].nqn, h->nqn);
+		if (!is_there)
+			limit_set(h->limit, &q, s->t);
+	}
+	for (unsigned i = 0; i < cfg->nr_limits; i++) {
+		struct limit *l = subsys_host_limit(s, cfg->limits[i].nqn);
+
+		if (!l || !qos_same(&l->cfg, &cfg->limits[i].qos))
+			note(subsys_set_host_limit(s, cfg->limits[i].nqn, &cfg->limits[i].qos), s);
+	}
+	subsys_count_limits(s);
+}
+
+static void
 commit_ns_dir(struct plan_subsys *ps, struct reactor *from)
 {
 	struct subsys *s = ps->s;
@@ -203,6 +243,7 @@ commit_subsys(struct plan_subsys *ps, struct reactor *from)
 	ps->fresh = false;
 	remove_namespaces(ps, from);
 	commit_namespaces(ps, from);
+	commit_limits(ps);
 	commit_ns_dir(ps, from);
 	return visible;
 }

@@ -115,6 +115,14 @@ dump_device(struct conf_writer *w, const struct ns *ns, const struct backend_ops
 	conf_end(w);
 }
 
+/* NULL: there never was one. */
+static void
+dump_limit(struct conf_writer *w, const struct limit *l)
+{
+	if (l && qos_limited(&l->cfg))
+		qos_put(w, "qos", &l->cfg);
+}
+
 static void
 dump_ns(struct conf_writer *w, const struct ns *ns)
 {
@@ -140,9 +148,46 @@ dump_ns(struct conf_writer *w, const struct ns *ns)
 		conf_put_bool(w, "readonly", true);
 	if (spec.path && spec.size)
 		conf_put_str(w, "size", units_size(&size, ns->be->size));
+	dump_limit(w, ns->limit);
 	conf_end(w);
 	conf_end(w);
 	free(path);
+}
+
+static bool
+has_host_limits(const struct subsys *s)
+{
+	const struct host_limit *h;
+
+	list_for_each (&s->host_limits, h, node)
+		if (qos_limited(&h->limit->cfg))
+			return true;
+	return false;
+}
+
+static void
+dump_own(struct conf_writer *w, const struct subsys *s)
+{
+	const struct host_limit *h;
+
+	conf_begin_object(w, "sluice");
+	if (s->ns_dir) {
+		conf_put_str(w, "ns_dir", s->ns_dir);
+		conf_put_u64(w, "ns_dir_limit", s->ns_dir_limit);
+	}
+	if (has_host_limits(s))
+		conf_begin_array(w, "hosts");
+	list_for_each (&s->host_limits, h, node) {
+		if (!qos_limited(&h->limit->cfg))
+			continue;
+		conf_begin_object(w, NULL);
+		conf_put_str(w, "nqn", h->nqn);
+		dump_limit(w, h->limit);
+		conf_end(w);
+	}
+	if (has_host_limits(s))
+		conf_end(w);
+	conf_end(w);
 }
 
 static void
@@ -168,12 +213,8 @@ dump_subsys(struct conf_writer *w, const struct subsys *s)
 			dump_ns(w, s->ns[i]);
 	conf_end(w);
 	conf_put_str(w, "nqn", s->nqn);
-	if (s->ns_dir) {
-		conf_begin_object(w, "sluice");
-		conf_put_str(w, "ns_dir", s->ns_dir);
-		conf_put_u64(w, "ns_dir_limit", s->ns_dir_limit);
-		conf_end(w);
-	}
+	if (s->ns_dir || has_host_limits(s))
+		dump_own(w, s);
 	conf_end(w);
 }
 

@@ -6,11 +6,18 @@
 #ifndef SLUICE_CONFIG_PLAIN_H
 #define SLUICE_CONFIG_PLAIN_H
 
+#include "common/qos.h"
 #include "target/config.h"
 #include "target/subsys.h"
 
 struct config_ns {
 	struct ns_config ns;    /* .spec is ours; .nsid is set */
+	struct qos_config qos;
+};
+
+struct config_host {            /* a host's limits in a subsystem */
+	char nqn[NVME_NQN_MAX + 1];
+	struct qos_config qos;
 };
 
 struct config_subsys {
@@ -20,6 +27,8 @@ struct config_subsys {
 	uint16_t cntlid_min, cntlid_max;
 	char **hosts;
 	unsigned nr_hosts;
+	struct config_host *limits;
+	unsigned nr_limits;
 	struct config_ns *ns;
 	unsigned nr_ns;
 	char *ns_dir;           /* NULL: none */

@@ -84,7 +84,8 @@ static int
 read_spec(struct ns_config *ns, const struct conf_node *device, const struct conf_node *own,
           struct err *err)
 {
-	static const char *const known[] = { "block_size", "direct", "readonly", "size", NULL };
+	static const char *const known[] = { "block_size", "direct", "readonly",
+		                             "size",       "qos",    NULL };
 	static const char *const direct[] = { "auto", "on", "off", NULL };
 	const char *path = NULL, *kind = "";
 	bool readonly = false;
@@ -183,7 +184,10 @@ read_ns(struct config_subsys *s, const struct conf_node *n, struct err *err)
 		return err_set(err, -ENOMEM, "no memory");
 	ns->ns.nsid = nsid;
 	ns->ns.auto_attach = true;
-	ret = read_id(device, "uuid", ns->ns.uuid, 16, err);
+	qos_init(&ns->qos);
+	ret = qos_read_single(conf_get(own, "qos"), &ns->qos, err);
+	if (ret >= 0)
+		ret = read_id(device, "uuid", ns->ns.uuid, 16, err);
 	if (ret >= 0)
 		ret = read_id(device, "nguid", ns->ns.nguid, 16, err);
 	if (ret >= 0)
@@ -266,14 +270,63 @@ read_allowed(struct config_subsys *s, const struct conf_node *hosts, struct err 
 	return 0;
 }
 
+/* {"nqn": ..., "qos": {...}}, of hosts that may come. */
+static int
+read_host_limit(struct config_subsys *s, const struct conf_node *n, struct err *err)
+{
+	static const char *const known[] = { "nqn", "qos", NULL };
+	struct config_host *h;
+	const char *nqn, *fault;
+	int ret;
+
+	ret = conf_as_object(n, err);
+	if (ret >= 0)
+		ret = conf_check_keys(n, known, err);
+	if (ret >= 0 && !conf_need(n, "nqn", err))
+		return -EINVAL;
+	if (ret >= 0)
+		ret = conf_get_str(n, "nqn", NVME_NQN_MAX, &nqn, err);
+	if (ret < 0)
+		return ret;
+	fault = nqn_fault(nqn);
+	if (fault)
+		return conf_err(conf_get(n, "nqn"), err, -EINVAL, "the name %s", fault);
+	for (unsigned i = 0; i < s->nr_limits; i++)
+		if (!strcmp(s->limits[i].nqn, nqn))
+			return conf_err(n, err, -EEXIST, "'%s' stands there twice", nqn);
+	h = config_grow(&s->limits, &s->nr_limits, sizeof(*h));
+	if (!h)
+		return err_set(err, -ENOMEM, "no memory");
+	snprintf(h->nqn, sizeof(h->nqn), "%s", nqn);
+	qos_init(&h->qos);
+	return qos_read_single(conf_get(n, "qos"), &h->qos, err);
+}
+
+static int
+read_host_limits(struct config_subsys *s, const struct conf_node *own, struct err *err)
+{
+	const struct conf_node *hosts = NULL, *e;
+	int ret;
+
+	ret = conf_get_array(own, "hosts", &hosts, err);
+	if (ret < 0)
+		return ret;
+	conf_for_each (hosts, e)
+		if ((ret = read_host_limit(s, e, err)) < 0)
+			return ret;
+	return 0;
+}
+
 static int
 read_own(struct config_subsys *s, const struct conf_node *own, struct err *err)
 {
-	static const char *const known[] = { "ns_dir", "ns_dir_limit", NULL };
+	static const char *const known[] = { "ns_dir", "ns_dir_limit", "hosts", NULL };
 	const char *dir = NULL;
 	int ret;
 
 	ret = conf_check_keys(own, known, err);
+	if (ret >= 0)
+		ret = read_host_limits(s, own, err);
 	if (ret >= 0)
 		ret = conf_get_str(own, "ns_dir", 3072, &dir, err);
 	if (ret >= 0)

@@ -411,6 +411,8 @@ resume_posted(struct op *op, int res, uint32_t flags)
 		return;
 	}
 	c->pause = PAUSE_NONE;
+	if (c->due_since)
+		c->due_since = ring_now(c->r->ring); /* its data was behind us, unread */
 	if (was == PAUSE_SLOT)
 		cmd_start(c);
 	if (c->pause == PAUSE_NONE && c->state < CONN_TERMINATING)
@@ -482,7 +484,7 @@ conn_look(struct conn *c, uint64_t now)
 	c->tx_mark = mark;
 	if (overdue(c->rx_since, now, ms))
 		conn_kill(c, "a PDU did not end in time");
-	else if (overdue(c->due_since, now, ms))
+	else if (c->pause == PAUSE_NONE && overdue(c->due_since, now, ms))
 		conn_kill(c, "the data of an R2T did not come in time");
 	else if (overdue(c->tx_since, now, ms))
 		conn_kill(c, "the host does not read");
@@ -587,6 +589,7 @@ conn_accepted(struct reactor *r, int fd, struct port *port)
 	c->port = port;
 	list_init(&c->free_cmds);
 	list_init(&c->cmds);
+	list_init(&c->limited);
 	list_push_back(&r->conns, &c->node);
 	ring_timer_init(&c->timer, conn_timer);
 	pdu_stream_init(&c->in, PDU_FROM_HOST);

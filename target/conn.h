@@ -64,9 +64,12 @@ struct conn {
 	struct cmd *fused;      /* a first half that waits for its second; see io_fused.c */
 	bool first_failed;      /* the latest capsule was a first half, and has failed already */
 
-	/* input stands still until a slot or a buffer comes; the staging area still holds the
-	 * rest */
-	enum conn_pause { PAUSE_NONE, PAUSE_SLOT, PAUSE_BUFFER } pause;
+	struct list limited;    /* cmd.limit.conn_node: the first that waits at each limit */
+	size_t kept;            /* bytes of cmd.kept */
+
+	/* input stands still until a slot, a buffer or a token comes; the staging area still
+	 * holds the rest */
+	enum conn_pause { PAUSE_NONE, PAUSE_SLOT, PAUSE_BUFFER, PAUSE_LIMIT } pause;
 	const uint8_t *rest;
 	size_t rest_len;
 	bool resuming;          /* resume_op is on its way */

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "target/admin.h"
 #include "target/keepalive.h"
+#include "target/model.h"
 #include "target/subsys.h"
 
 #include <stdlib.h>
@@ -85,6 +86,7 @@ ctrl_new(struct subsys *s, struct conn *admin, const struct nvme_connect_data *d
 	ring_timer_init(&c->ka_timer, NULL);
 	ctrl_set_defaults(c);
 	attach_all(c);
+	c->limit = subsys_host_limit(s, c->hostnqn);
 	list_push_back(&s->ctrls, &c->node);
 	s->nr_ctrls++;
 	keepalive_start(c);

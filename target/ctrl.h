@@ -41,6 +41,8 @@ struct ctrl {
 	struct conn *queues[CTRL_QUEUES_MAX + 1]; /* [0]: admin; NULL: free */
 	struct reactor *admin_r; /* where the admin queue lives; fixed */
 	uint16_t nr_ioq;        /* granted by Set Features 07h */
+	/* Of its host, the subsystem's; NULL: there never was one. Set under the lock. */
+	struct limit *_Atomic limit;
 	bool dead;              /* being torn down: no new queues */
 
 	uint32_t cc, csts;

@@ -88,8 +88,10 @@ leg_close(struct op *op, int res, uint32_t flags)
 	(void)res;
 	(void)flags;
 	h->gate = g->for_good ? GATE_GONE : GATE_CLOSED;
-	if (g->for_good)
+	if (g->for_good) {
 		resume_held(h);
+		limit_release(g->ns->limit, leg->r);
+	}
 	if (still(h, g))
 		leg_home(leg);
 	else

@@ -201,21 +201,21 @@ in_place(struct cmd *cmd, struct ns *ns)
 	return p;
 }
 
-static uint16_t
-prepare(struct cmd *cmd, uint8_t **ret_place)
+static bool
+is_limited(const struct cmd *cmd)
+{
+	return atomic_load_explicit(&cmd->conn->ctrl->subsys->limited, memory_order_relaxed);
+}
+
+uint16_t
+io_prepare_again(struct cmd *cmd, uint8_t **ret_place)
 {
 	const struct io_op *op = op_of(cmd);
 	uint32_t nsid = le32_get(cmd->sqe.nsid);
 	uint16_t status;
 	struct ns *ns;
 
-	status = io_fused_arrived(cmd);
-	if (status != 0)
-		return status;
-	if (!op->run || (op->flags & IO_ZIP && !ctrl_zips(cmd->conn->ctrl)))
-		return NVME_NO_RETRY(NVME_SC_INVALID_OPCODE);
-	if (NVME_SQE_FUSE(cmd->sqe.flags) && !(op->flags & IO_FUSIBLE))
-		return NVME_NO_RETRY(NVME_SC_INVALID_FIELD);
+	*ret_place = NULL;
 	if (nsid == ALL_NS && (op->flags & IO_ALL_NS))
 		return 0;
 	ns = io_ns(cmd, nsid);
@@ -224,9 +224,26 @@ prepare(struct cmd *cmd, uint8_t **ret_place)
 	status = judge(cmd, ns);
 	if (status != 0)
 		return status;
+	if (is_limited(cmd) && !limit_pass(cmd, ns))
+		return 0;
 	cmd->extra = extra_for(cmd, ns, op->flags);
 	*ret_place = in_place(cmd, ns);
 	return 0;
+}
+
+static uint16_t
+prepare(struct cmd *cmd, uint8_t **ret_place)
+{
+	const struct io_op *op = op_of(cmd);
+	uint16_t status = io_fused_arrived(cmd);
+
+	if (status != 0)
+		return status;
+	if (!op->run || (op->flags & IO_ZIP && !ctrl_zips(cmd->conn->ctrl)))
+		return NVME_NO_RETRY(NVME_SC_INVALID_OPCODE);
+	if (NVME_SQE_FUSE(cmd->sqe.flags) && !(op->flags & IO_FUSIBLE))
+		return NVME_NO_RETRY(NVME_SC_INVALID_FIELD);
+	return io_prepare_again(cmd, ret_place);
 }
 
 uint16_t

@@ -23,8 +23,11 @@ enum {
 
 /* Judges a fresh command on an I/O queue. Returns 0, or the NVMe status that ends it. *ret_place:
  * where its data lies in place (it is then counted in already), or NULL for a buffer. cmd->extra:
- * bytes of second buffer that it needs. */
+ * bytes of second buffer that it needs. cmd->state is CMD_LIMITED when it waits for a token. */
 uint16_t io_prepare(struct cmd *cmd, uint8_t **ret_place);
+
+/* The same for one that has waited for a token. */
+uint16_t io_prepare_again(struct cmd *cmd, uint8_t **ret_place);
 
 /* Data from the host is in place; runs it. Ends in cmd_complete(). */
 void io_execute(struct cmd *cmd);

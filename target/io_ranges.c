@@ -230,6 +230,7 @@ copy_step(struct cmd *cmd)
 	}
 	len = (le16toh(r->nlb) + 1ull) << shift;
 	len = MIN(len - cmd->cursor, (uint64_t)IO_CHUNK);
+	limit_charge(cmd, cmd->nsh->ns, len);
 	io_submit(cmd, BACKEND_READ,
 	          (struct io_range){ (le64toh(r->slba) << shift) + cmd->cursor, len },
 	          io_extra(cmd), copy_read_done);

@@ -57,6 +57,9 @@ noinst_LIBRARIES += %D%/libtarget.a
 	%D%/io_zip.c \
 	%D%/keepalive.c \
 	%D%/keepalive.h \
+	%D%/limit.c \
+	%D%/limit.h \
+	%D%/limit_model.c \
 	%D%/listener.c \
 	%D%/listener.h \
 	%D%/logpage.c \
@@ -77,6 +80,7 @@ noinst_LIBRARIES += %D%/libtarget.a
 	%D%/verbs.c \
 	%D%/verbs.h \
 	%D%/verbs_change.c \
+	%D%/verbs_limit.c \
 	%D%/verbs_list.c \
 	%D%/verbs_table.h
 

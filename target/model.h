@@ -41,6 +41,15 @@ void referrals_free(struct list *referrals);
  * whose host s does not allow, or whose port no longer serves s. */
 void subsys_enforce(struct subsys *s);
 
+/* Limits, from now on; q may say that there are none. -ENOMEM. */
+int ns_set_limit(struct ns *ns, const struct qos_config *q);
+int subsys_set_host_limit(struct subsys *s, const char *hostnqn, const struct qos_config *q);
+/* Of a host; NULL: it never had any. */
+struct limit *subsys_host_limit(const struct subsys *s, const char *hostnqn);
+/* Something about its limits has changed. */
+void subsys_count_limits(struct subsys *s);
+void host_limits_free(struct list *limits);
+
 /* NULL, or what is wrong with a subsystem's or host's name. */
 const char *nqn_fault(const char *nqn);
 

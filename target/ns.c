@@ -140,6 +140,7 @@ ns_free(struct ns *ns)
 		return;
 	ns->be->ops->close(ns->be);
 	bad_fini(&ns->bad);
+	limit_free(ns->limit);
 	free(ns->spec);
 	free(ns);
 }
@@ -189,6 +190,7 @@ ns_publish(struct reactor *from, struct subsys *s, struct ns *ns)
 
 	ns->subsys = s;
 	subsys_get(s);
+	subsys_count_limits(s);
 	atomic_store_explicit(&s->ns[ns->nsid - 1], ns, memory_order_release);
 	if (!ns->auto_attach)
 		return;
@@ -251,6 +253,7 @@ ns_remove(struct reactor *from, struct ns *ns)
 	ctrl_ns_changed(from, s, ns->nsid, NULL);
 	list_for_each(&s->ctrls, c, node)
 		ctrl_attach(c, ns->nsid, false);
+	subsys_count_limits(s);
 
 	r = calloc(1, sizeof(*r));
 	if (!r) {

@@ -18,6 +18,7 @@
 #include "target/bad.h"
 #include "target/reactor.h"
 
+struct limit;
 struct subsys;
 struct ns;
 struct cmd;
@@ -54,6 +55,7 @@ struct ns {
 	_Atomic bool write_protected;
 	struct bad bad;         /* blocks that Write Uncorrectable has marked */
 	_Atomic uint64_t blocks; /* capacity; read on the hot path */
+	struct limit *_Atomic limit; /* ours; NULL until there was one. Set under the lock */
 
 	struct gate *gate;      /* the one in force; target lock */
 	struct list gates;      /* gates that wait for it; target lock */

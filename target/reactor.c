@@ -86,6 +86,7 @@ reactor_init(struct crew_thread *t, struct err *err)
 		log_info("buffers cannot be registered (limit on locked memory): plain reads and "
 		         "writes");
 	ring_set_turn_hook(r->ring, turn_hook, r);
+	limit_init(r);
 	ring_timer_init(&r->sweep, sweep);
 	ring_timer_set(r->ring, &r->sweep, ring_now(r->ring) + SWEEP_NS);
 	return 0;

@@ -8,6 +8,7 @@
 #include "common/buf.h"
 #include "common/chan.h"
 #include "common/crew.h"
+#include "target/limit.h"
 
 enum { REACTORS_MAX = CREW_MAX };
 
@@ -29,6 +30,7 @@ struct reactor {
 	struct list dirty;      /* channels with something to send */
 	struct chan_stats stats;
 	_Atomic unsigned nr_conns; /* placed here, counted by the listener at once */
+	struct limit_reactor limit; /* who waits for tokens here */
 	struct ring_timer sweep; /* header and transfer time-outs, idle memory */
 };
 

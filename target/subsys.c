@@ -72,6 +72,7 @@ subsys_new(struct target *t, const char *nqn, struct err *err)
 	}
 	list_init(&s->node);
 	list_init(&s->hosts);
+	list_init(&s->host_limits);
 	list_init(&s->ctrls);
 	s->t = t;
 	snprintf(s->nqn, sizeof(s->nqn), "%s", nqn);
@@ -98,6 +99,7 @@ subsys_free(struct subsys *s)
 	for (unsigned i = 0; i < NS_MAX; i++)
 		ns_free(s->ns[i]);
 	hosts_free(&s->hosts);
+	host_limits_free(&s->host_limits);
 	list_del(&s->node);
 	free(s->ns_dir);
 	free(s);

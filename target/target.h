@@ -40,6 +40,12 @@ struct host {                   /* a host name in an access list */
 	char nqn[NVME_NQN_MAX + 1];
 };
 
+struct host_limit {
+	struct list node;       /* subsys.host_limits */
+	char nqn[NVME_NQN_MAX + 1];
+	struct limit *limit;
+};
+
 struct subsys {
 	struct list node;       /* target.subsystems */
 	struct target *t;
@@ -47,6 +53,8 @@ struct subsys {
 	char serial[21], model[41]; /* NUL terminated, unpadded */
 	bool allow_any_host;
 	struct list hosts;      /* struct host */
+	struct list host_limits; /* of hosts that have limits, or had; lives as long as we do */
+	_Atomic bool limited;   /* a namespace or a host has limits; read on the hot path */
 	char *ns_dir;           /* Namespace Management makes files there; NULL: not offered */
 	uint64_t ns_dir_limit;  /* bytes that managed namespaces may take together */
 	bool discovery;         /* the discovery subsystem: no namespaces */

@@ -47,6 +47,15 @@ const struct ctl_verb target_verbs[] = {
 	 "Listens on ADDR:PORT for the given subsystems, or for all.", verb_port_add},
 	{"port.remove", "portid:number", "Removes a port and disconnects the hosts on it.",
 	 verb_port_remove},
+	{"qos.show", "[name:string]", "Limits of namespaces and hosts, and what they held.",
+	 verb_qos_show},
+	{"qos.set", "name:string limits:object [save:bool]",
+	 "Changes limits of NQN/NSID or NQN/HOSTNQN; what is not named stays, \"none\" takes one away.",
+	 verb_qos_set},
+	{"qos.clear", "name:string [save:bool]", "Takes all limits of a namespace or host away.",
+	 verb_qos_clear},
+	{"qos.refund", "name:string amount:string",
+	 "Lets a namespace or host do so much more: 500iops, 1M, 4096bytes.", verb_qos_refund},
 	{"reload", "", "Reads the configuration file again and applies what changed.", verb_reload},
 	{"dump-config", "", "The running configuration.", verb_dump_config},
 	{"save", "[path:string]", "Writes the running configuration to its file.", verb_save},
@@ -259,16 +268,13 @@ verb_dump_config(void *ctx, const struct conf_node *params, struct conf_writer *
 }
 
 int
-verb_save(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+target_save(struct target *t, const char *path, struct conf_writer *w, struct err *err)
 {
-	struct target *t = ctx;
-	const char *path = t->config_path;
 	char *text;
 	int ret;
 
-	ret = conf_get_str(params, "path", 3072, &path, err);
-	if (ret < 0)
-		return ret;
+	if (!path)
+		path = t->config_path;
 	if (!path)
 		return err_set(err, -EINVAL, "there is no file: say path");
 	text = dump(t, err);
@@ -282,6 +288,15 @@ verb_save(void *ctx, const struct conf_node *params, struct conf_writer *w, stru
 	conf_put_str(w, "path", path);
 	conf_end(w);
 	return 0;
+}
+
+int
+verb_save(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+{
+	const char *path = NULL;
+	int ret = conf_get_str(params, "path", 3072, &path, err);
+
+	return ret < 0 ? ret : target_save(ctx, path, w, err);
 }
 
 /* ---- the control socket ---- */

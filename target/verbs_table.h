@@ -35,8 +35,16 @@ VERB(subsystem_remove);
 VERB(port_add);
 VERB(port_remove);
 
+/* verbs_limit.c */
+VERB(qos_show);
+VERB(qos_set);
+VERB(qos_clear);
+VERB(qos_refund);
+
 extern const struct ctl_verb target_verbs[];
 
+/* Writes the running configuration to path, NULL: to its file, and tells which that was. */
+int target_save(struct target *t, const char *path, struct conf_writer *w, struct err *err);
 /* The members of one namespace's statistics, summed over the reactors, into the open object. */
 void put_ns_stats(struct conf_writer *w, const struct target *t, const struct ns *ns);
 

@@ -138,6 +138,7 @@ proto_tests = \
 	%D%/proto/identify.py \
 	%D%/proto/incapsule.py \
 	%D%/proto/keepalive.py \
+	%D%/proto/limits.py \
 	%D%/proto/logs.py \
 	%D%/proto/media.py \
 	%D%/proto/notices.py \

@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from nvmetcp import *
 from daemon import find_program
-from initiator import Initiator, Load, hosts, volume
+from initiator import HOSTNQN, Initiator, Load, hosts, volume
 
 OTHER_UID = 65534
 
@@ -116,6 +116,32 @@ def test_a_vm_on_two_volumes_has_one_limit():
         for load in loads:
             rc, _, err = load.stop()
             assert rc == 0, err
+
+
+def test_a_target_keeps_the_rates_of_namespaces_and_hosts():
+    with target(limits={"reactors": 2}) as t:
+        space, host = f"{t.nqn}/1", f"{t.nqn}/{HOSTNQN}"
+        with Initiator(conf(t)) as i:
+            loads = [i.load("v", "--rw", "randrw", "--verify", "--qd", "32", "--jobs", "2", "--time", "60"),
+                     i.load("w", "--qd", "1", "--time", "60")]
+            for name in space, host:
+                for rate in 50, 5000:
+                    busy(t, name, rate, iops=rate)
+                    check_rate(t, name, rate, seconds=1.5)
+                busy(t, name, 8 << 20, bandwidth="8M", iops="none")
+                check_rate(t, name, 8 << 20, seconds=1, bytes_=True)
+                t.ctl("qos.clear", name=name)
+            for n in range(300):
+                name = (space, host)[n % 2]
+                t.ctl("qos.clear" if n % 7 == 0 else "qos.set", name=name, **({} if n % 7 == 0 else {"limits": {
+                    ("iops", "bandwidth", "read_iops", "write_bandwidth")[n % 4]: 2000 + n}}))
+            for name in space, host:
+                t.ctl("qos.clear", name=name)
+            until(lambda: all(r["waiting"] == 0 for r in t.ctl("qos.show")), "nothing is held any more", 20)
+            for load in loads:
+                rc, out, err = load.stop()
+                assert rc == 0 and out["errors"] == 0, (out, err)
+                assert out.get("verify", {}).get("wrong", 0) == 0, out
 
 
 def load_of_other(i, *args):

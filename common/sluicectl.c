@@ -74,6 +74,7 @@ static const struct verb verbs[] = {
 	{"port remove", "ID", "portid#", 0, "no longer listen there, disconnect who came by it"},
 	{"volumes", "", "", TAKES_WATCH, "volumes of an initiator, and whether they are ready"},
 	{"paths", "", "", TAKES_WATCH, "controllers of targets that it is connected to"},
+	{"discoveries", "", "", TAKES_WATCH, "discovery controllers it listens to"},
 	{"vms", "", "", TAKES_WATCH, "who may come, and who is there"},
 	{"grants", "", "", TAKES_WATCH, "which memory targets may move now"},
 	{"discover", "ADDR[:PORT]", "addr", 0, "what the discovery service there tells"},

@@ -169,9 +169,11 @@ assoc_out(struct assoc *a, struct part *p)
 static void
 assoc_finished(struct assoc *a)
 {
+	bool rescan = a->rescan && !a->c.discovery; /* the log is the owner's to read */
+
 	a->step = NULL;
-	if (a->rescan) {
-		a->rescan = false;
+	a->rescan = false;
+	if (rescan) {
 		a->step = assoc_rescan_from;
 		assoc_ask(a);
 	} else if (a->live) {
@@ -320,9 +322,17 @@ ka_timer_fired(struct ring_timer *t)
 
 #define AER_TYPE(dw0) ((dw0)&7)
 #define AER_INFO(dw0) ((dw0) >> 8 & 0xff)
-enum { AER_NOTICE = 2, AER_NS_CHANGED = 0 };
 
 static void aer_send(struct assoc *a);
+
+/* What is known of it has changed. */
+static bool
+is_change(const struct assoc *a, uint32_t dw0)
+{
+	unsigned info = a->c.discovery ? NVME_AER_NOTICE_DISC_CHANGED : NVME_AER_NOTICE_NS_CHANGED;
+
+	return AER_TYPE(dw0) == NVME_AER_NOTICE && AER_INFO(dw0) == info;
+}
 
 static void
 aer_done(struct part *p, uint16_t status, uint32_t dw0)
@@ -337,8 +347,9 @@ aer_done(struct part *p, uint16_t status, uint32_t dw0)
 		         status & NVME_STATUS_MASK);
 		return;
 	}
-	if (AER_TYPE(dw0) == AER_NOTICE && AER_INFO(dw0) == AER_NS_CHANGED) {
-		log_info("path %s: namespaces changed, reading them again", a->c.name);
+	if (is_change(a, dw0)) {
+		log_info("path %s: %s changed, reading again", a->c.name,
+		         a->c.discovery ? "the discovery log has" : "namespaces have");
 		a->rescan = true;
 	} else {
 		log_warn("path %s: the controller reports event %06xh", a->c.name, dw0);

@@ -4,7 +4,8 @@
  * Happy path: assoc_start() connects and walks the steps of assoc_steps.c (properties, enable,
  * Identify, number of queues, namespaces, events); ops->ready says that all is learnt; keep-alives
  * go out every half KATO, an AER is always outstanding, and a "namespaces changed" event makes it
- * read them again (ops->changed).
+ * read them again (ops->changed). Of a discovery controller the event is "discovery log changed",
+ * and the log is the owner's to read.
  *
  * What can fail: any stage by an answer, or by none in its time. The admin queue is then reset and
  * ops->down comes once, with a sentence, when nothing is in flight any more; then assoc_start() may

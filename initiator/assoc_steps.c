@@ -431,11 +431,19 @@ take_descriptors(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
 static bool
 build_events(struct assoc *a, struct nvme_sqe *sqe)
 {
-	if (a->live || !(a->oaes & NVME_CTRL_OAES_NA))
+	uint32_t want = a->c.discovery ? (uint32_t)NVME_CTRL_OAES_DL : NVME_CTRL_OAES_NA;
+
+	if (a->live || (a->c.discovery && a->c.cfg->keep_alive_tmo == 0))
+		return false; /* it is asked for once, by who stays */
+	if (!(a->oaes & want)) {
+		if (a->c.discovery)
+			log_warn("path %s: the controller does not tell when its log changes",
+			         a->c.name);
 		return false;
+	}
 	sqe->opcode = nvme_admin_set_features;
 	sqe->cdw10 = le32_put(NVME_FEAT_FID_ASYNC_EVENT);
-	sqe->cdw11 = le32_put(NVME_CTRL_OAES_NA);
+	sqe->cdw11 = le32_put(want);
 	return true;
 }
 
@@ -445,8 +453,7 @@ take_events(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
 	(void)dw0;
 	(void)dw1;
 	if (status != 0)
-		log_warn("path %s: cannot ask for events (status %03xh): changes of capacity are "
-		         "not seen",
+		log_warn("path %s: cannot ask for events (status %03xh): changes are not seen",
 		         a->c.name, status & NVME_STATUS_MASK);
 	else
 		assoc_hear_events(a);
@@ -472,13 +479,15 @@ take_events(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
 
 #define END { NULL, NULL, NULL, false }
 
+#define EVENTS { "Set Features Asynchronous Event Configuration", build_events, take_events, true }
+
 const struct step assoc_setup[] = {
 	SETUP_COMMON,
 	{ "Set Features Number of Queues", build_queues, take_queues, false },
 	NAMESPACES,
-	{ "Set Features Asynchronous Event Configuration", build_events, take_events, true },
+	EVENTS,
 	END
 };
 
-const struct step assoc_setup_discovery[] = { SETUP_COMMON, END };
+const struct step assoc_setup_discovery[] = { SETUP_COMMON, EVENTS, END };
 const struct step assoc_rescan_from[] = { NAMESPACES, END };

@@ -75,8 +75,8 @@ static bool
 is_reachable(const struct config *c, const char *nqn)
 {
 	for (unsigned i = 0; i < c->nr_hosts; i++)
-		if (!strcmp(c->hosts[i].subnqn, nqn))
-			return true;
+		if (c->hosts[i].discovery || !strcmp(c->hosts[i].subnqn, nqn))
+			return true; /* where a discovery controller leads is not known yet */
 	return false;
 }
 

@@ -8,6 +8,7 @@
 #include "initiator/config.h"
 
 #include "common/log.h"
+#include "initiator/discovery.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -113,8 +114,10 @@ config_apply(struct initiator *in, struct config *c, struct err *err)
 	c->hosts = NULL;
 	c->nr_hosts = 0;
 	initiator_unlock(in);
+	discoveries_apply(in);
 	leave(in, c, &first);
 	come(in, c, &first);
+	volumes_follow(in);
 	set_limits(in, c);
 	if (first.code && err)
 		*err = first;

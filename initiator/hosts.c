@@ -224,7 +224,7 @@ static int
 read_address(const struct conf_node *port, struct path_config *cfg, struct err *err)
 {
 	static const char *const transports[] = { "tcp", NULL };
-	unsigned transport, svc = 4420;
+	unsigned transport, svc = cfg->discovery ? 8009 : 4420; /* as nvme-cli */
 
 	if (!conf_need(port, "transport", err) || !conf_need(port, "traddr", err))
 		return -EINVAL;
@@ -271,14 +271,6 @@ read_limits(const struct conf_node *port, struct path_config *cfg, struct err *e
 	return 0;
 }
 
-static bool
-same_path(const struct path_config *a, const struct path_config *b)
-{
-	return strcmp(a->subnqn, b->subnqn) == 0 && strcmp(a->traddr, b->traddr) == 0 &&
-	       strcmp(a->trsvcid, b->trsvcid) == 0 && strcmp(a->host_traddr, b->host_traddr) == 0 &&
-	       strcmp(a->hostnqn, b->hostnqn) == 0;
-}
-
 static int
 add_path(struct reading *rd, const struct conf_node *port, const struct path_config *cfg)
 {
@@ -286,7 +278,7 @@ add_path(struct reading *rd, const struct conf_node *port, const struct path_con
 	unsigned i;
 
 	for (i = 0; i < rd->nr; i++)
-		if (same_path(&rd->paths[i], cfg))
+		if (path_same_way(&rd->paths[i], cfg))
 			return conf_err(port, rd->err, -EEXIST,
 			                "the same connection is there already");
 	if (rd->nr == PATHS_MAX)
@@ -312,13 +304,11 @@ read_port(struct reading *rd, const struct conf_node *port, const struct path_co
 		"persistent", NULL
 	};
 	struct path_config cfg = *subsystem;
-	bool discovery = false;
 
 	if (conf_as_object(port, rd->err) < 0 ||
-	    conf_get_bool(port, "discovery", &discovery, rd->err) < 0)
+	    conf_get_bool(port, "discovery", &cfg.discovery, rd->err) < 0)
 		return -EINVAL;
-	if (discovery || strcmp(cfg.subnqn, NVME_DISC_SUBSYS_NAME) == 0)
-		return 0; /* for "nvme connect-all"; it is no disk */
+	cfg.discovery |= strcmp(cfg.subnqn, NVME_DISC_SUBSYS_NAME) == 0;
 	warn_unknown(port, known);
 	if (refuse_auth(port, rd->err) < 0 || read_address(port, &cfg, rd->err) < 0 ||
 	    read_limits(port, &cfg, rd->err) < 0)

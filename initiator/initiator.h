@@ -24,6 +24,8 @@ struct initiator {
 	struct list volumes, paths, vfs, vms;
 	struct sched_node *capacity; /* of "capacity"; without limits unless it is set */
 	struct list path_uses;  /* volume.c: which paths exist for the volumes */
+	struct list discoveries; /* discovery.c: those that run, and those that are ending */
+	struct list ways;       /* what they tell: lists of ways to subsystems */
 	struct path_config *hosts; /* every connection that "hosts" tells of, ours */
 	unsigned nr_hosts;
 	struct front_shm *shm;  /* NULL: not started or ended */

@@ -15,7 +15,11 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/config_stage.c \
 	%D%/crypt_key.c \
 	%D%/crypt_key.h \
+	%D%/disc_log.c \
+	%D%/disc_log.h \
 	%D%/discover.c \
+	%D%/discovery.c \
+	%D%/discovery.h \
 	%D%/front.c \
 	%D%/front.h \
 	%D%/front_shm.c \
@@ -113,7 +117,9 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/vring_inflight.c \
 	%D%/vring_inner.h \
 	%D%/vring_packed.c \
-	%D%/vring_split.c
+	%D%/vring_split.c \
+	%D%/ways.c \
+	%D%/ways.h
 
 sbin_PROGRAMS += %D%/sluice-initiator
 %C%_sluice_initiator_SOURCES = %D%/main.c

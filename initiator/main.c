@@ -16,6 +16,7 @@
 #include "common/report.h"
 #include "common/signals.h"
 #include "initiator/config.h"
+#include "initiator/discovery.h"
 #include "initiator/front_shm.h"
 #include "initiator/front_vhost.h"
 #include "initiator/front_ublk.h"
@@ -211,7 +212,7 @@ static bool
 has_paths(void *arg)
 {
 	(void)arg;
-	return !list_empty(&initiator.paths);
+	return !list_empty(&initiator.paths) || !list_empty(&initiator.discoveries);
 }
 
 static void
@@ -261,7 +262,7 @@ end_volumes(void)
 	while ((n = list_first(&in->volumes)))
 		volume_remove(in, list_entry(n, struct volume, node)->name, NULL);
 	crew_turn_while(&in->crew, has_paths, NULL, DRAIN_NS);
-	if (!list_empty(&in->paths))
+	if (has_paths(NULL))
 		give_up("paths do not end");
 }
 
@@ -271,6 +272,7 @@ end_all(void)
 	struct initiator *in = &initiator;
 
 	in->stopping = true;
+	discoveries_apply(in);
 	end_clients();
 	end_volumes();
 	verbs_stop(in);
@@ -335,6 +337,8 @@ main(int argc, char **argv)
 	list_init(&in->volumes);
 	list_init(&in->paths);
 	list_init(&in->path_uses);
+	list_init(&in->discoveries);
+	list_init(&in->ways);
 	list_init(&in->vfs);
 	list_init(&in->vms);
 	res = hosts_identity(in, &err);

@@ -30,7 +30,29 @@ struct path_config {            /* one entry of nvme-cli's JSON: keys of the sam
 	int reconnect_delay;    /* s, default 10 */
 	int ctrl_loss_tmo;      /* s, default 600; -1: for ever */
 	int fast_io_fail_tmo;   /* s, -1: off */
+	bool discovery;         /* it leads to a discovery controller, which is no disk */
 };
+
+/* Who connects to whom, from where: what there is once. */
+static inline bool
+path_same_way(const struct path_config *a, const struct path_config *b)
+{
+	return !strcmp(a->subnqn, b->subnqn) && !strcmp(a->traddr, b->traddr) &&
+	       !strcmp(a->trsvcid, b->trsvcid) && !strcmp(a->host_traddr, b->host_traddr) &&
+	       !strcmp(a->hostnqn, b->hostnqn);
+}
+
+/* All the rest. */
+static inline bool
+path_same_settings(const struct path_config *a, const struct path_config *b)
+{
+	return !memcmp(a->hostid, b->hostid, sizeof(a->hostid)) &&
+	       a->nr_io_queues == b->nr_io_queues && a->queue_size == b->queue_size &&
+	       a->hdr_digest == b->hdr_digest && a->data_digest == b->data_digest &&
+	       a->keep_alive_tmo == b->keep_alive_tmo &&
+	       a->reconnect_delay == b->reconnect_delay && a->ctrl_loss_tmo == b->ctrl_loss_tmo &&
+	       a->fast_io_fail_tmo == b->fast_io_fail_tmo && a->discovery == b->discovery;
+}
 
 struct path_ns {                /* what Identify said of a namespace */
 	uint32_t nsid;

@@ -25,6 +25,8 @@ const struct ctl_verb initiator_verbs[] = {
 	{"paths", "", "Lists paths: controllers of targets.", verb_paths},
 	{"vms", "", "Lists VMs and their clients.", verb_vms},
 	{"grants", "", "Lists live grants: which memory a target may move now.", verb_grants},
+	{"discoveries", "", "Lists the discovery controllers of \"hosts\" and what they tell.",
+	 verb_discoveries},
 	{"discover", "addr:string", "What the discovery service at ADDR[:PORT] tells.",
 	 verb_discover},
 	{"volume.add", "name:string members:array [block:size] [max_part:size] [merge:bool] [qos:object] [stages:array] [staging:size]",

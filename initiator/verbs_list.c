@@ -8,6 +8,7 @@
 
 #include "common/meter.h"
 #include "common/report.h"
+#include "initiator/discovery.h"
 #include "initiator/front.h"
 #include "initiator/front_vhost.h"
 #include "initiator/vm.h"
@@ -113,6 +114,18 @@ verb_paths(void *ctx, const struct conf_node *params, struct conf_writer *w, str
 		put_path(w, p);
 	initiator_unlock(in);
 	conf_end(w);
+	return 0;
+}
+
+int
+verb_discoveries(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+{
+	struct initiator *in = ctx;
+
+	UNUSED_PARAMS;
+	initiator_lock(in);
+	discoveries_put(w, in);
+	initiator_unlock(in);
 	return 0;
 }
 

@@ -19,6 +19,7 @@ VERB(volumes);
 VERB(paths);
 VERB(vms);
 VERB(stats);
+VERB(discoveries);
 
 /* verbs_change.c */
 VERB(volume_add);

@@ -259,7 +259,7 @@ static bool
 member_settled(const struct member *m)
 {
 	for (unsigned i = 0; i < m->nr_paths; i++)
-		if (path_state(m->paths[i]) == PATH_CONNECTING)
+		if (m->paths[i] && path_state(m->paths[i]) == PATH_CONNECTING)
 			return false;
 	return true;
 }
@@ -271,7 +271,8 @@ volumes_settled(const struct initiator *in)
 
 	list_for_each(&in->volumes, v, node)
 		for (unsigned i = 0; i < v->nr_members && v->state == VOLUME_WAITING; i++)
-			if (!member_settled(&v->members[i]))
+			if (!member_settled(&v->members[i]) ||
+			    (v->members[i].nr_paths == 0 && !ways_settled(in)))
 				return false;
 	return true;
 }

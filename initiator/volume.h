@@ -51,8 +51,10 @@ struct volume_config {
 struct member { /* one namespace on one target, reached over one or more paths */
 	char nqn[224];
 	uint32_t nsid;
-	struct path *paths[VOLUME_PATHS_MAX];
-	unsigned nr_paths;
+	/* Reactor 0 changes them while others look: none moves to another place, NULL is one that
+	 * was taken away, and that stays until every reactor has heard of its end (path_stop()). */
+	struct path *_Atomic paths[VOLUME_PATHS_MAX];
+	_Atomic unsigned nr_paths; /* places that are or were in use */
 	uint64_t bytes; /* 0: not known yet */
 	uint8_t uuid[16],
 		nguid[16]; /* of the disk it is, from the first Identify; 0: it has none */
@@ -67,14 +69,16 @@ member_path(const struct member *m, const struct path *except)
 	struct path *other = NULL;
 
 	for (unsigned i = 0; i < m->nr_paths; i++) {
-		enum path_state s = path_state(m->paths[i]);
+		struct path *p = m->paths[i];
+		enum path_state s;
 
-		if (m->paths[i] == except)
+		if (!p || p == except)
 			continue;
+		s = path_state(p);
 		if (s == PATH_LIVE)
-			return m->paths[i];
+			return p;
 		if ((s == PATH_CONNECTING || s == PATH_RECONNECTING) && !other)
-			other = m->paths[i];
+			other = p;
 	}
 	return other;
 }
@@ -154,6 +158,12 @@ int member_find_paths(struct initiator *in, struct member *m, struct err *err);
 void member_put_paths(struct initiator *in, struct member *m);
 void
 paths_settle(struct initiator *in); /* starts new ones, stops those nobody uses; without the lock */
+
+/* "hosts" or what discovery controllers tell has changed: new paths to the members are added, and
+ * those that nobody tells of any more are taken away where another one works. Without the lock. */
+void volumes_follow(struct initiator *in);
+/* No discovery controller can be expected to tell of a way within moments. */
+bool ways_settled(const struct initiator *in);
 
 /* volume_look.c: what the paths know by now decides whether the volume is ready. Without the lock.
  */

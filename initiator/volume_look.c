@@ -81,6 +81,7 @@ static void
 look_at_member(struct look *l, const struct volume *v, struct member *m)
 {
 	bool heard = false, seen = false;
+	struct path *some = NULL;
 	char why[160];
 
 	m->bytes = 0;
@@ -89,9 +90,11 @@ look_at_member(struct look *l, const struct volume *v, struct member *m)
 		memset(m->nguid, 0, sizeof(m->nguid));
 	}
 	for (unsigned i = 0; i < m->nr_paths; i++) {
-		const struct path_info *info = path_info(m->paths[i]);
+		struct path *p = m->paths[i];
+		const struct path_info *info = p ? path_info(p) : NULL;
 		const struct path_ns *ns = info ? find_ns(info, m->nsid) : NULL;
 
+		some = some ? some : p;
 		if (info) {
 			heard = true;
 			l->mdts = MIN(l->mdts, info->mdts ? info->mdts : UINT32_MAX);
@@ -100,7 +103,7 @@ look_at_member(struct look *l, const struct volume *v, struct member *m)
 		}
 		if (ns) {
 			seen = true;
-			look_at_ns(l, m, m->paths[i], ns);
+			look_at_ns(l, m, p, ns);
 		}
 		if (info)
 			path_info_put(info);
@@ -115,7 +118,10 @@ look_at_member(struct look *l, const struct volume *v, struct member *m)
 	l->known = false;
 	if (heard)
 		snprintf(l->waits, sizeof(l->waits), "%.120s has no namespace %u", m->nqn, m->nsid);
-	else if (*path_why(m->paths[0], why, sizeof(why)))
+	else if (!some)
+		snprintf(l->waits, sizeof(l->waits), "%.80s: no discovery controller knows a way to it",
+			 m->nqn);
+	else if (*path_why(some, why, sizeof(why)))
 		snprintf(l->waits, sizeof(l->waits), "%.80s: %.100s", m->nqn, why);
 	else
 		snprintf(l->waits, sizeof(l->waits), "%.80s is being connected", m->nqn);

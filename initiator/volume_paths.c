@@ -1,15 +1,19 @@
-/* Which paths there are: one for each entry of "hosts" that leads to a member of some volume.
+/* Which paths there are: one for each entry of "hosts", and each way that discovery tells of, that
+ * leads to a member of some volume.
  *
  * Happy path: member_find_paths() counts a use of each path to the member's subsystem, making those
  * that are new; paths_settle() lets them connect. When the last member lets go of one,
- * paths_settle() ends it. A path that ends is not given to anybody else.
+ * paths_settle() ends it. A path that ends is not given to anybody else. volumes_follow() gives
+ * members what is new since. What nobody tells of any more is kept while it works, and as long as
+ * it is all that its member has: whoever tells may be wrong, and what is connected is there.
  *
- * What can fail: no entry leads to the member; memory. Reactor 0.
+ * What can fail: nothing leads to the member; memory. Reactor 0.
  */
 #include "initiator/volume.h"
 
 #include "common/log.h"
 #include "initiator/initiator.h"
+#include "initiator/ways.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,30 +25,7 @@ struct path_use {
 	bool started;
 };
 
-static void
-changed(struct path *p, void *arg)
-{
-	struct initiator *in = arg;
-	struct volume *v, *tmp;
-
-	list_for_each_safe(&in->volumes, v, tmp, node) {
-		bool ours = false;
-
-		for (unsigned i = 0; i < v->nr_members; i++)
-			for (unsigned k = 0; k < v->members[i].nr_paths; k++)
-				ours |= v->members[i].paths[k] == p;
-		if (ours)
-			volume_look(v);
-	}
-}
-
-static bool
-same_way(const struct path_config *a, const struct path_config *b)
-{
-	return !strcmp(a->subnqn, b->subnqn) && !strcmp(a->traddr, b->traddr) &&
-	       !strcmp(a->trsvcid, b->trsvcid) && !strcmp(a->host_traddr, b->host_traddr) &&
-	       !strcmp(a->hostnqn, b->hostnqn);
-}
+static void changed(struct path *p, void *arg);
 
 static struct path_use *
 use_get(struct initiator *in, const struct path_config *cfg, struct err *err)
@@ -52,7 +33,7 @@ use_get(struct initiator *in, const struct path_config *cfg, struct err *err)
 	struct path_use *u;
 
 	list_for_each(&in->path_uses, u, node)
-		if (u->users > 0 && same_way(path_config(u->p), cfg)) {
+		if (u->users > 0 && path_same_way(path_config(u->p), cfg)) {
 			u->users++;
 			return u;
 		}
@@ -83,37 +64,91 @@ use_put(struct initiator *in, const struct path *p)
 		}
 }
 
+/* Calls each() for every way to nqn, until it returns false. False: it has. */
+static bool
+each_way(const struct initiator *in, const char *nqn,
+         bool (*each)(void *arg, const struct path_config *cfg), void *arg)
+{
+	const struct ways *w;
+
+	for (unsigned i = 0; i < in->nr_hosts; i++)
+		if (!in->hosts[i].discovery && !strcmp(in->hosts[i].subnqn, nqn) &&
+		    !each(arg, &in->hosts[i]))
+			return false;
+	list_for_each(&in->ways, w, node)
+		for (unsigned i = 0; i < w->nr; i++)
+			if (!strcmp(w->to[i].subnqn, nqn) && !each(arg, &w->to[i]))
+				return false;
+	return true;
+}
+
+struct finding {
+	struct initiator *in;
+	struct member *m;
+	unsigned added, left_out;
+	struct err err;
+};
+
+static bool
+find_one(void *arg, const struct path_config *cfg)
+{
+	struct finding *f = arg;
+	struct member *m = f->m;
+	unsigned place = m->nr_paths;
+	struct path_use *u;
+
+	for (unsigned i = m->nr_paths; i-- > 0;)
+		if (!m->paths[i])
+			place = i;
+		else if (path_same_way(path_config(m->paths[i]), cfg))
+			return true;
+	if (place == VOLUME_PATHS_MAX) {
+		f->left_out++;
+		return true;
+	}
+	u = use_get(f->in, cfg, &f->err);
+	if (!u)
+		return false;
+	m->paths[place] = u->p;
+	m->nr_paths = MAX(m->nr_paths, place + 1); /* behind it: others look */
+	f->added++;
+	return true;
+}
+
+static bool
+is_discovered(const struct initiator *in)
+{
+	for (unsigned i = 0; i < in->nr_hosts; i++)
+		if (in->hosts[i].discovery)
+			return true;
+	return false;
+}
+
+/* Where there is discovery a member may have no path yet. */
 int
 member_find_paths(struct initiator *in, struct member *m, struct err *err)
 {
-	unsigned found = 0;
+	struct finding f = { .in = in, .m = m };
 
-	for (unsigned i = 0; i < in->nr_hosts; i++) {
-		struct path_use *u;
-
-		if (strcmp(in->hosts[i].subnqn, m->nqn))
-			continue;
-		if (++found > VOLUME_PATHS_MAX)
-			continue;
-		u = use_get(in, &in->hosts[i], err);
-		if (!u)
-			return err && err->code ? err->code : -ENOMEM;
-		m->paths[m->nr_paths++] = u->p;
-	}
-	if (found == 0)
+	if (!each_way(in, m->nqn, find_one, &f))
+		return err_set(err, f.err.code ? f.err.code : -ENOMEM, "%s", f.err.text);
+	if (m->nr_paths == 0 && !is_discovered(in))
 		return err_set(err, -ENOENT, "no entry of \"hosts\" leads to subsystem '%s'",
 			       m->nqn);
-	if (found > VOLUME_PATHS_MAX)
-		log_warn("%s: \"hosts\" has %u paths to it, the first %u are used", m->nqn, found,
-			 VOLUME_PATHS_MAX);
+	if (f.left_out > 0 && f.added > 0)
+		log_warn("%s: there are %u paths to it, the first %u are used", m->nqn,
+			 f.left_out + VOLUME_PATHS_MAX, VOLUME_PATHS_MAX);
 	return 0;
 }
 
 void
 member_put_paths(struct initiator *in, struct member *m)
 {
-	while (m->nr_paths > 0)
-		use_put(in, m->paths[--m->nr_paths]);
+	while (m->nr_paths > 0) {
+		m->nr_paths--;
+		if (m->paths[m->nr_paths])
+			use_put(in, m->paths[m->nr_paths]);
+	}
 }
 
 /* Starting and stopping may tell of a change at once, which takes the lock: so neither is done
@@ -134,4 +169,98 @@ paths_settle(struct initiator *in)
 			path_start(u->p);
 		}
 	}
+}
+
+/* following */
+
+static bool
+is_another_way(void *arg, const struct path_config *cfg)
+{
+	return !path_same_way(path_config(arg), cfg);
+}
+
+static bool
+has_live(const struct member *m, const struct path *except)
+{
+	const struct path *p = member_path(m, except);
+
+	return p && path_state(p) == PATH_LIVE;
+}
+
+/* Takes away what nobody tells of, does not work, and is not missed. */
+static void
+drop_paths(struct initiator *in, struct member *m)
+{
+	for (unsigned i = 0; i < m->nr_paths; i++) {
+		struct path *p = m->paths[i];
+
+		if (!p || path_state(p) == PATH_LIVE || !has_live(m, p) ||
+		    !each_way(in, m->nqn, is_another_way, p))
+			continue;
+		log_info("path %s: nobody tells of it any more, it is taken away", path_name(p));
+		m->paths[i] = NULL;
+		use_put(in, p);
+	}
+}
+
+/* Lock held. */
+static bool
+uses(const struct volume *v, const struct path *p)
+{
+	for (unsigned i = 0; i < v->nr_members; i++)
+		for (unsigned k = 0; k < v->members[i].nr_paths; k++)
+			if (v->members[i].paths[k] == p)
+				return true;
+	return false;
+}
+
+static void
+changed(struct path *p, void *arg)
+{
+	struct initiator *in = arg;
+	struct volume *v, *tmp;
+
+	list_for_each_safe(&in->volumes, v, tmp, node) {
+		if (!uses(v, p))
+			continue;
+		volume_look(v);
+		initiator_lock(in);
+		for (unsigned i = 0; i < v->nr_members && !in->stopping; i++)
+			drop_paths(in, &v->members[i]);
+		initiator_unlock(in);
+	}
+	paths_settle(in);
+}
+
+void
+volumes_follow(struct initiator *in)
+{
+	struct volume *v;
+
+	if (in->stopping)
+		return;
+	list_for_each(&in->volumes, v, node) {
+		struct err err = { 0 };
+
+		initiator_lock(in);
+		for (unsigned i = 0; i < v->nr_members; i++) {
+			drop_paths(in, &v->members[i]); /* first: it makes room */
+			if (member_find_paths(in, &v->members[i], &err) < 0)
+				log_error("volume %s: %s", v->name, err.text);
+		}
+		initiator_unlock(in);
+		volume_look(v); /* for what it waits */
+	}
+	paths_settle(in);
+}
+
+bool
+ways_settled(const struct initiator *in)
+{
+	const struct ways *w;
+
+	list_for_each(&in->ways, w, node)
+		if (!w->settled)
+			return false;
+	return true;
 }

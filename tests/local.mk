@@ -64,6 +64,7 @@ unit_tests = \
 	%D%/unit/test_volume \
 	%D%/unit/test_vring \
 	%D%/unit/test_vring_inflight \
+	%D%/unit/test_ways \
 	%D%/unit/test_wire \
 	%D%/unit/test_zframe
 
@@ -98,6 +99,7 @@ initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CU
 %C%_unit_test_vring_LDADD = $(initiator_ldadd)
 %C%_unit_test_vring_inflight_SOURCES = %D%/unit/test_vring_inflight.c $(guest_sources)
 %C%_unit_test_vring_inflight_LDADD = $(initiator_ldadd)
+%C%_unit_test_ways_LDADD = $(initiator_ldadd)
 guest_sources = %D%/lib/guest.c %D%/lib/guest.h
 
 # Decoders that eat anything: tests/fuzz/fuzz_x.c with its corpus in tests/fuzz/corpus/fuzz_x/ is two
@@ -161,6 +163,7 @@ vhost_tests = \
 # A scripted peer of the initiator that does what none may do: a target, a client.
 hostile_tests = \
 	%D%/hostile/client.py \
+	%D%/hostile/discovery.py \
 	%D%/hostile/target_io.py \
 	%D%/hostile/target_setup.py \
 	%D%/hostile/target_silence.py
@@ -169,6 +172,7 @@ hostile_tests = \
 e2e_tests = \
 	%D%/e2e/addresses.py \
 	%D%/e2e/devices.py \
+	%D%/e2e/discovery.py \
 	%D%/e2e/durability.py \
 	%D%/e2e/encrypt.py \
 	%D%/e2e/events.py \

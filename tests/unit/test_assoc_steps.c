@@ -268,6 +268,28 @@ test_no_more_queues_than_granted_are_used(void)
 	CHECK_EQ(assoc_nr_queues(a), 2);
 }
 
+/* Of the discovery controller: what it is asked to tell, by the step of its own table. */
+static void
+test_discovery_controllers_tell_of_their_log_if_the_connection_stays(void)
+{
+	const struct step *events = NULL, *s;
+	struct nvme_sqe sqe = { 0 };
+
+	for (s = assoc_setup_discovery; s->name; s++)
+		events = s;
+	begin();
+	a->c.discovery = true;
+	a->oaes = UINT32_C(1) << 31 | 1 << 8;
+	CHECK(events->build(a, &sqe));
+	CHECK_EQ(le32_get(sqe.cdw10), 0x0b);
+	CHECK_EQ(le32_get(sqe.cdw11), UINT32_C(1) << 31);
+	a->oaes = 1 << 8;
+	CHECK(!events->build(a, &sqe));
+	a->oaes = UINT32_C(1) << 31;
+	cfg.keep_alive_tmo = 0; /* "sluicectl discover" */
+	CHECK(!events->build(a, &sqe));
+}
+
 /* namespaces */
 
 static void
@@ -413,6 +435,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_the_queue_is_as_long_as_all_three_limits_allow),
 	UNIT_TEST(test_what_linux_refuses_is_refused_for_good),
 	UNIT_TEST(test_no_more_queues_than_granted_are_used),
+	UNIT_TEST(test_discovery_controllers_tell_of_their_log_if_the_connection_stays),
 	UNIT_TEST(test_the_list_of_namespaces_comes_in_pages_in_order),
 	UNIT_TEST(test_the_list_of_namespaces_ends_at_our_limit),
 	UNIT_TEST(test_namespaces_that_cannot_be_used_are_left_out),

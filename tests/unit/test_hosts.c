@@ -148,10 +148,20 @@ test_one_host_alone_may_stand_inline(void)
 }
 
 static void
-test_discovery_ports_are_no_disks(void)
+test_discovery_ports_are_marked(void)
 {
-	CHECK_EQ(read_port("\"discovery\": true"), 0);
-	CHECK_EQ(nr, 0);
+	CHECK_EQ(read_port("\"discovery\": true, \"persistent\": true"), 0);
+	if (CHECK_EQ(nr, 1))
+		CHECK(paths[0].discovery);
+	CHECK_EQ(read_text("{ \"subsystems\": [ {"
+	                   "\"nqn\": \"nqn.2014-08.org.nvmexpress.discovery\", \"ports\": ["
+	                   "{ \"transport\": \"tcp\", \"traddr\": \"::1\" } ] }, {"
+	                   "\"nqn\": \"nqn.x\", \"ports\": ["
+	                   "{ \"transport\": \"tcp\", \"traddr\": \"::1\" } ] } ] }"),
+	         0);
+	if (CHECK_EQ(nr, 2))
+		CHECK(paths[0].discovery && !paths[1].discovery);
+	CHECK(!strcmp(paths[0].trsvcid, "8009") && !strcmp(paths[1].trsvcid, "4420"));
 }
 
 static void
@@ -277,7 +287,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_zero_is_not_given_but_for_ctrl_loss_tmo),
 	UNIT_TEST(test_hosts_subsystems_and_ports_multiply_and_keep_their_order),
 	UNIT_TEST(test_one_host_alone_may_stand_inline),
-	UNIT_TEST(test_discovery_ports_are_no_disks),
+	UNIT_TEST(test_discovery_ports_are_marked),
 	UNIT_TEST(test_a_file_is_read_from_its_directory),
 	UNIT_TEST(test_a_bad_value_is_refused_with_its_place),
 	UNIT_TEST(test_a_bad_structure_is_refused_with_its_place),

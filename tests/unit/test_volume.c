@@ -2,9 +2,11 @@
  * members, who keeps what alive. No socket, no reactor.
  */
 #include "initiator/config.h"
+#include "initiator/discovery.h"
 #include "initiator/front_shm.h"
 #include "initiator/front_vhost.h"
 #include "initiator/vf.h"
+#include "initiator/ways.h"
 
 #include "tests/lib/unit.h"
 
@@ -144,6 +146,12 @@ vhost_dev_same(const struct vhost_dev *d, const struct vhost_config *cfg)
 	return !memcmp(d, cfg, sizeof(*cfg));
 }
 
+void
+discoveries_apply(struct initiator *i)
+{
+	(void)i;
+}
+
 static unsigned told;
 
 void
@@ -175,6 +183,8 @@ world_begin(void)
 	list_init(&in.volumes);
 	list_init(&in.paths);
 	list_init(&in.path_uses);
+	list_init(&in.ways);
+	list_init(&in.discoveries);
 	list_init(&in.vfs);
 	list_init(&in.vms);
 	host(0, "nqn.a", "192.0.2.1");
@@ -500,6 +510,138 @@ test_volume_shares_paths_and_the_last_one_ends_them(void)
 	CHECK_EQ(stops, 1);
 }
 
+/* ---- ways that come and go ---- */
+
+static void
+way(struct path_config *to, const char *addr)
+{
+	memset(to, 0, sizeof(*to));
+	snprintf(to->subnqn, sizeof(to->subnqn), "nqn.b");
+	snprintf(to->traddr, sizeof(to->traddr), "%s", addr);
+	snprintf(to->trsvcid, sizeof(to->trsvcid), "4420");
+}
+
+static bool
+is_path(const char *addr)
+{
+	const struct path *p;
+
+	list_for_each(&all, p, node)
+		if (!strcmp(p->cfg.traddr, addr))
+			return true;
+	return false;
+}
+
+/* Its state, told. */
+static void
+turn(const char *addr, enum path_state s)
+{
+	struct path *p = path_at(addr);
+
+	p->state = s;
+	p->changed(p, p->arg);
+}
+
+static void
+test_volume_waits_for_ways_where_there_is_discovery(void)
+{
+	struct path_config to;
+	struct ways w = { .to = &to };
+	struct volume *v;
+
+	world_begin();
+	in.nr_hosts = 1;
+	hosts[0].discovery = true;
+	list_push_back(&in.ways, &w.node);
+	v = volume("v", 1, 1);
+	hosts[0].discovery = false;
+	if (!v)
+		return;
+	CHECK_EQ(nr_paths(), 0);
+	CHECK(strstr(v->why, "discovery"));
+	CHECK(!volumes_settled(&in));
+	w.settled = true;
+	CHECK(volumes_settled(&in));
+	way(&to, "192.0.2.9");
+	w.nr = 1;
+	volumes_follow(&in);
+	CHECK_EQ(path_at("192.0.2.9")->starts, 1);
+	CHECK(!volumes_settled(&in));
+	identify("192.0.2.9", UINT32_MAX, &small);
+	CHECK_EQ(v->state, VOLUME_READY);
+	CHECK(member_path(&v->members[0], NULL) == path_at("192.0.2.9"));
+	world_end();
+}
+
+static void
+test_path_that_nobody_tells_of_goes_when_it_does_not_work_and_is_not_missed(void)
+{
+	struct path_config to[2];
+	struct ways w = { .to = to, .settled = true };
+	struct volume *v;
+
+	world_begin();
+	way(&to[0], "192.0.2.9");
+	way(&to[1], "192.0.2.10");
+	list_push_back(&in.ways, &w.node);
+	v = volume("v", 1, 1); /* 192.0.2.3 is of "hosts" */
+	w.nr = 2;
+	volumes_follow(&in);
+	volumes_follow(&in); /* what is there is not there twice */
+	CHECK_EQ(nr_paths(), 3);
+	identify("192.0.2.9", UINT32_MAX, &small);
+	w.nr = 0;
+	volumes_follow(&in); /* one works; of the other nobody tells */
+	CHECK(is_path("192.0.2.9") && !is_path("192.0.2.10") && is_path("192.0.2.3"));
+	turn("192.0.2.9", PATH_RECONNECTING); /* it is missed: no other one works */
+	CHECK(is_path("192.0.2.9"));
+	turn("192.0.2.9", PATH_DEAD);
+	CHECK(is_path("192.0.2.9"));
+	identify("192.0.2.3", UINT32_MAX, &small);
+	CHECK(!is_path("192.0.2.9"));
+	CHECK(member_path(&v->members[0], NULL) == path_at("192.0.2.3"));
+	turn("192.0.2.3", PATH_RECONNECTING); /* "hosts" tells of it */
+	CHECK(is_path("192.0.2.3"));
+	w.nr = 2;
+	volumes_follow(&in);
+	CHECK_EQ(nr_paths(), 3);
+	in.stopping = true;
+	turn("192.0.2.10", PATH_LIVE);
+	w.nr = 0;
+	volumes_follow(&in);
+	CHECK_EQ(nr_paths(), 3);
+	world_end();
+}
+
+static void
+test_member_has_no_more_paths_than_it_has_places(void)
+{
+	struct path_config to[VOLUME_PATHS_MAX + 3];
+	struct ways w = { .to = to, .nr = ARRAY_SIZE(to), .settled = true };
+	struct volume *v;
+	char addr[32];
+
+	world_begin();
+	for (unsigned i = 0; i < w.nr; i++) {
+		snprintf(addr, sizeof(addr), "192.0.2.%u", 100 + i);
+		way(&to[i], addr);
+	}
+	list_push_back(&in.ways, &w.node);
+	v = volume("v", 1, 1);
+	CHECK_EQ(nr_paths(), VOLUME_PATHS_MAX);
+	identify("192.0.2.3", UINT32_MAX, &small);
+	w.nr = 1;
+	volumes_follow(&in);
+	CHECK_EQ(nr_paths(), 2);
+	w.to = to + 2; /* places are used again */
+	w.nr = VOLUME_PATHS_MAX + 1;
+	volumes_follow(&in);
+	CHECK_EQ(nr_paths(), VOLUME_PATHS_MAX);
+	CHECK(!is_path("192.0.2.100"));
+	CHECK(v->members[0].nr_paths == VOLUME_PATHS_MAX);
+	world_end();
+}
+
 /* ---- VMs ---- */
 
 static void
@@ -688,6 +830,9 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_volume_whose_paths_lead_to_two_disks_fails),
 	UNIT_TEST(test_volume_that_cannot_be_leaves_nothing_behind),
 	UNIT_TEST(test_volume_shares_paths_and_the_last_one_ends_them),
+	UNIT_TEST(test_volume_waits_for_ways_where_there_is_discovery),
+	UNIT_TEST(test_path_that_nobody_tells_of_goes_when_it_does_not_work_and_is_not_missed),
+	UNIT_TEST(test_member_has_no_more_paths_than_it_has_places),
 	UNIT_TEST(test_vf_has_the_disks_of_the_entry_with_its_uid),
 	UNIT_TEST(test_vm_opens_the_sockets_of_its_disks_and_closes_them),
 	UNIT_TEST(test_vm_that_is_removed_loses_its_clients_and_they_keep_their_disks_till_then),

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/un.h>
 #include <time.h>
@@ -52,7 +53,7 @@ struct ring {
 	unsigned spin_misses, sleeps_since_spin;
 	unsigned zc_flags;      /* what this kernel takes with SENDMSG_ZC */
 	bool wide;              /* SQEs of 128 bytes; another ring polls it */
-	bool yield;             /* this spin is to end */
+	bool yield;             /* others are to run */
 	bool stopping;
 };
 
@@ -255,6 +256,12 @@ ring_yield(struct ring *r)
 	r->yield = true;
 }
 
+bool
+ring_yields(const struct ring *r)
+{
+	return r->yield;
+}
+
 /* timers */
 
 void
@@ -404,11 +411,13 @@ spin(struct ring *r)
 	if (n)
 		until = MIN(until, list_entry(n, struct ring_timer, node)->due);
 	METER_ADD(r->stats.spins, 1);
-	for (r->yield = false; now < until; r->now = now = clock_ns()) {
+	for (; now < until; r->now = now = clock_ns()) {
 		if (work_elsewhere(r, false))
 			break;
-		if (r->yield)
+		if (r->yield) {
+			r->yield = false;
 			return false;
+		}
 		enter(r, false);
 		if (io_uring_cq_ready(&r->u))
 			break;
@@ -420,6 +429,22 @@ spin(struct ring *r)
 	if (r->spin_misses < SPIN_MISSES)
 		r->spin_misses++;
 	return false;
+}
+
+static void
+end_turn(struct ring *r)
+{
+	if (r->hook)
+		r->hook(r->hook_arg);
+}
+
+static void
+let_others_run(struct ring *r)
+{
+	r->yield = false;
+	sched_yield();
+	r->now = clock_ns();
+	end_turn(r);
 }
 
 void
@@ -437,8 +462,9 @@ ring_turn(struct ring *r)
 	r->now = clock_ns();
 	reap(r);
 	run_timers(r);
-	if (r->hook)
-		r->hook(r->hook_arg);
+	end_turn(r);
+	if (r->yield)
+		let_others_run(r);
 }
 
 void

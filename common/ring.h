@@ -81,9 +81,11 @@ void ring_set_turn_hook(struct ring *r, void (*hook)(void *arg), void *arg);
  * spins, and with sleep set once more before it sleeps, where the hook arranges to be woken first.
  * True: there is work, the turn goes on to its handlers and its hook at once. */
 void ring_set_idle_hook(struct ring *r, bool (*idle)(void *arg, bool sleep), void *arg);
-/* From the idle hook: whoever is to bring work waits for this very core. The ring sleeps at once
- * instead of spinning on. */
+/* From the hooks: whoever is to bring work waits for this very core. The ring lets others run at
+ * the end of the turn, before it submits, and then calls the turn hook once more; where it spins,
+ * and the idle hook has found no work, it sleeps at once. */
 void ring_yield(struct ring *r);
+bool ring_yields(const struct ring *r); /* that was called in this turn */
 
 uint64_t ring_now(const struct ring *r); /* ns, monotonic, taken once for each turn */
 void ring_look_at_clock(struct ring *r);   /* and once more, by a handler that has taken long */

@@ -11,10 +11,12 @@
 #include "common/wire.h"
 #include "initiator/client/sluice.h"
 
-#define WAKE_NS 50000 /* completions are not kept longer from a client that sleeps */
-#define SLOW_NS 50000 /* after that a client that was woken should have moved */
-#define SLOW    4     /* times in a row that a client needed our core, and it counts as such... */
-#define RETRY   64    /* ...but for one wake of so many, which finds out again */
+#include <sched.h>
+
+#define WAKE_NS     50000   /* completions are not kept longer from a client that sleeps */
+#define IDLE_NS     10000   /* that long without work is worth as much as a yield costs */
+#define LONG_NS     1000000 /* a client's turn is shorter, a slice of the scheduler's longer... */
+#define YIELD_RETRY 256     /* ...and after that so many yields are left out */
 
 #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 
@@ -81,18 +83,78 @@ wake_if_asleep(struct shm_wake *w)
 {
 	uint32_t *flag = &w->shared->cq_need_wakeup;
 
-	w->due = false;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!load_relaxed(flag) || w->ending || !__atomic_exchange_n(flag, 0, __ATOMIC_RELAXED))
+	if (!load_relaxed(flag) || !__atomic_exchange_n(flag, 0, __ATOMIC_RELAXED))
 		return false;
 	shm_wake_now(w);
-	w->woken = true;
-	w->slept = false;
-	w->woken_at = ring_now(w->ring);
-	w->shares = w->slow >= SLOW && ++w->wakes % RETRY;
+	return true;
+}
+
+static bool
+moved(const struct shm_wake *w)
+{
+	return w->sq_tail != load_relaxed(&w->shared->sq_tail) ||
+	       w->cq_head != load_relaxed(&w->shared->cq_head);
+}
+
+static void
+remember(struct shm_wake *w)
+{
 	w->sq_tail = load_relaxed(&w->shared->sq_tail);
 	w->cq_head = load_relaxed(&w->shared->cq_head);
+}
+
+static bool
+shares_core(const struct shm_wake *w)
+{
+	uint32_t cpu = load_relaxed(&w->shared->cpu);
+
+	return cpu > 0 && cpu == (uint32_t)(sched_getcpu() + 1);
+}
+
+static bool
+yield(struct shm_wake *w)
+{
+	if (w->crowded > 0) {
+		w->crowded--;
+		return false;
+	}
+	w->yielded = true;
+	w->yielded_at = ring_now(w->ring);
+	ring_yield(w->ring);
 	return true;
+}
+
+static void
+learn(struct shm_wake *w)
+{
+	w->yielded = false;
+	if (ring_now(w->ring) - w->yielded_at > LONG_NS)
+		w->crowded = YIELD_RETRY;
+}
+
+/* The client hears of its completions now, if it sleeps. */
+static bool
+tell_asleep(struct shm_wake *w)
+{
+	if (w->ending || !wake_if_asleep(w))
+		return false;
+	w->due = false;
+	w->told = w->woken = true; /* it can run when that has been submitted */
+	remember(w);
+	return true;
+}
+
+/* True: it is yielded to. */
+static bool
+tell(struct shm_wake *w)
+{
+	if (w->ending || tell_asleep(w))
+		return false;
+	w->due = false;
+	w->told = true;
+	remember(w);
+	return shares_core(w) && yield(w);
 }
 
 void
@@ -108,52 +170,37 @@ shm_wake_due(struct shm_wake *w)
 void
 shm_wake_turn(struct shm_wake *w, uint32_t unread, uint32_t inflight)
 {
-	if (w->due && (unread >= inflight || ring_now(w->ring) - w->due_at > WAKE_NS))
-		wake_if_asleep(w);
-}
-
-/* Was it fast enough, the last time? */
-static void
-learn(struct shm_wake *w)
-{
-	w->woken = false;
-	if (!w->slept && ring_now(w->ring) - w->woken_at < SLOW_NS)
-		w->slow = 0;
-	else if (w->slow < SLOW)
-		w->slow++;
-}
-
-static bool
-moved(const struct shm_wake *w)
-{
-	return w->sq_tail != load_relaxed(&w->shared->sq_tail) ||
-	       w->cq_head != load_relaxed(&w->shared->cq_head);
+	w->turn_at = ring_now(w->ring);
+	if (w->yielded)
+		learn(w);
+	if (w->due && unread + unread / 4 >= inflight) /* 64 KiB, a segment, is 15 of 32 reads */
+		tell(w);
+	else if (w->due && ring_now(w->ring) - w->due_at > WAKE_NS)
+		tell_asleep(w);
 }
 
 bool
 shm_wake_idle(struct shm_wake *w, bool sleep)
 {
-	bool woke = false;
-
-	if (w->due) {
+	if (w->due && !w->looked) {
 		/* What was queued in this turn has not been submitted yet: it may bring more. */
-		if (!w->looked) {
-			w->looked = true;
-			return sleep;
-		}
-		woke = wake_if_asleep(w);
+		w->looked = true;
+		return sleep;
 	}
-	if (w->woken && moved(w))
-		learn(w);
-	if (!w->woken)
+	if (w->due && !tell_asleep(w) &&
+	    (sleep || ring_now(w->ring) - w->turn_at > IDLE_NS) && tell(w))
+		return true;
+	if (w->told && moved(w))
+		w->told = false;
+	if (!w->told || sleep || !shares_core(w))
 		return false;
-	if (sleep) {
-		w->slept = true;
-		return false;
+	if (w->woken) {
+		w->woken = false;
+		if (yield(w))
+			return true;
 	}
-	if (w->shares)
-		ring_yield(w->ring);
-	return woke && !w->shares;
+	ring_yield(w->ring);
+	return false;
 }
 
 void

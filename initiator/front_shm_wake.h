@@ -1,12 +1,13 @@
 /* When and how the client of a shared-memory queue is woken. Private to front_shm*.c.
  *
  * A system call and a change of threads for each completion would cost more than the completions.
- * So a client that sleeps is woken for many at once: when half of what it has in flight is
- * completed, when the reactor has nothing else to do, or when WAKE_NS have passed.
+ * So a client hears of many at once: when about half of what it has in flight is completed, or when
+ * the reactor has nothing else to do; one that sleeps, also when WAKE_NS have passed.
  *
- * A client may have only the core that the reactor spins on. That is learned: where woken clients
- * did not move before the reactor slept, it sleeps as soon as it has nothing to do but wait for
- * one.
+ * A client may say that it runs on the core that the reactor has. So the reactor yields then, which
+ * takes two changes of threads and no sleep on either side. Where others take the core for long
+ * meanwhile it stops that, and tries it again now and then; instead it sleeps as soon as it has
+ * nothing to do but wait for that client.
  */
 #ifndef SLUICE_FRONT_SHM_WAKE_H
 #define SLUICE_FRONT_SHM_WAKE_H
@@ -27,12 +28,13 @@ struct shm_wake {
 	bool waits;               /* the client's eventfd blocks: writes are waited for */
 	bool busy, again;         /* one of these is in flight */
 	bool ending;
-	bool due, looked; /* completions were shown, nobody looked yet whether the client sleeps */
-	uint64_t due_at, woken_at; /* ring_now() */
-	bool woken, slept;         /* woken and not seen to move; the ring slept meanwhile */
-	uint32_t sq_tail, cq_head; /* the client's, when it was woken */
-	bool shares;               /* it is taken for one that has only our core */
-	unsigned slow, wakes;
+	bool due, looked; /* completions were shown; has nobody told the client yet? */
+	bool told;        /* it was, and has not been seen to move */
+	bool woken;       /* for that; it has not been yielded to since */
+	bool yielded;     /* and has not been looked at since */
+	uint64_t turn_at, due_at, yielded_at; /* ring_now() */
+	uint32_t sq_tail, cq_head;            /* the client's, when it was told */
+	unsigned crowded;                     /* times that it will not be yielded to */
 };
 
 /* ring, shared, fd, ended and its arg are set. */

@@ -24,11 +24,15 @@ static void
 turn_hook(void *arg)
 {
 	struct reactor *r = arg;
+	bool sends;
 
 	sched_turn(r);
 	front_poll(r);
 	io_turn(r);
+	sends = !list_empty(&r->dirty);
 	chan_flush_all(&r->dirty);
+	if (sends && ring_yields(r->ring)) /* nobody waits for a client's turn */
+		ring_submit(r->ring);
 }
 
 static void

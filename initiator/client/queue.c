@@ -10,6 +10,7 @@
 #include "initiator/client/inner.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -28,8 +29,9 @@ enum {
 	GONE = 1,             /* an epoll event: of the socket */
 	SPIN_US = 10,
 	SPIN_MISSES = 8, /* spins in a row that found nothing before they stop... */
-	SPIN_RETRY = 64, /* ...until this many sleeps later */
+	SPIN_RETRY = 256, /* ...until this many sleeps later */
 	SPIN_LOOKS = 32, /* between two looks at the clock */
+	LONG_NS = 1000000, /* others have taken our core for more than a turn of the daemon's */
 	PSDT_SGL = 0x40,
 	SGL_LAST_SEGMENT = 0x30,
 };
@@ -308,6 +310,7 @@ sluice_submit(struct sluice_queue *q, const struct sluice_io *ios, unsigned n)
 	for (i = 0; i < n && q->nr_free > 0 && expressible(&ios[i]); i++)
 		put_command(q, &ios[i]);
 	if (i > 0) {
+		store_relaxed(&q->ring->cpu, (uint32_t)(sched_getcpu() + 1));
 		store_release(&q->ring->sq_tail, q->sq_tail);
 		kick(q);
 	} else if (n > 0 && !expressible(&ios[0])) {
@@ -375,12 +378,18 @@ sluice_arm(struct sluice_queue *q)
 }
 
 static uint64_t
-now_us(void)
+now_ns(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t
+now_us(void)
+{
+	return now_ns() / 1000u;
 }
 
 static void
@@ -393,17 +402,22 @@ breathe(void)
 #endif
 }
 
-/* Looks for spin_us, unless that has not paid lately: then only now and then. */
+/* Looks for spin_us, unless that has not paid lately: then only now and then. The daemon may have
+ * only our core, so it is let run in between, and that time does not count. */
 static int
 spin(struct sluice_queue *q)
 {
-	uint64_t until;
+	uint64_t spent = 0, left, began;
 
 	if (q->spin_us == 0 || (q->spin_misses >= SPIN_MISSES && ++q->sleeps < SPIN_RETRY))
 		return 0;
 	q->sleeps = 0;
-	until = now_us() + q->spin_us;
-	do {
+	while (spent < q->spin_us * (uint64_t)1000) {
+		left = now_ns();
+		sched_yield();
+		began = now_ns();
+		if (began - left > LONG_NS)
+			break;
 		for (unsigned i = 0; i < SPIN_LOOKS; i++) {
 			if (there(q)) {
 				q->spin_misses = 0;
@@ -411,8 +425,11 @@ spin(struct sluice_queue *q)
 			}
 			breathe();
 		}
-	} while (now_us() < until);
-	if (q->spin_misses < SPIN_MISSES)
+		spent += now_ns() - began;
+	}
+	if (spent < q->spin_us * (uint64_t)1000)
+		q->spin_misses = SPIN_MISSES;
+	else if (q->spin_misses < SPIN_MISSES)
 		q->spin_misses++;
 	return 0;
 }

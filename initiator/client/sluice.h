@@ -112,7 +112,7 @@ int sluice_wait(struct sluice_queue *q, int timeout_ms);
 int sluice_queue_fd(const struct sluice_queue *q);
 int sluice_arm(struct sluice_queue *q);
 /* Before it sleeps sluice_wait() looks for a completion that long, as long as this pays; otherwise
- * 10, 0: never. */
+ * 10, 0: never. What others do with the processor meanwhile does not count. */
 void sluice_queue_spin(struct sluice_queue *q, unsigned us);
 /* Commands that were submitted and whose completions were not reaped yet. */
 uint32_t sluice_queue_inflight(const struct sluice_queue *q);
@@ -131,7 +131,8 @@ struct sluice_ring {
 		list_len; /* SGL segments that commands point to, as offsets from list_off */
 	uint8_t pad0[40];
 	uint32_t sq_tail; /* client writes; free-running */
-	uint8_t pad1[60];
+	uint32_t cpu;     /* client writes: the processor it runs on, + 1; 0: it does not say */
+	uint8_t pad1[56];
 	uint32_t sq_head;        /* daemon writes: commands copied out */
 	uint32_t sq_need_wakeup; /* SLUICE_RING_*; daemon sets, client clears when it writes the
 				    eventfd */

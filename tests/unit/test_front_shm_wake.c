@@ -8,6 +8,7 @@
 #include "tests/lib/unit.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -37,6 +38,20 @@ start(void)
 		return false;
 	wake = (struct shm_wake){ .ring = ring, .shared = &shared, .fd = fd, .ended = ended };
 	shm_wake_init(&wake);
+	return true;
+}
+
+/* With a client that says that it is on our core. */
+static bool
+start_shared(void)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	if (sched_setaffinity(0, sizeof(here), &here) < 0 || !start())
+		return false;
+	shared.cpu = (uint32_t)(sched_getcpu() + 1);
 	return true;
 }
 
@@ -87,6 +102,7 @@ test_a_client_that_is_awake_is_left_alone(void)
 	if (!start())
 		return;
 	completed(1, 0);
+	CHECK(!ring_yields(ring));
 	CHECK(!shm_wake_idle(&wake, true));
 	CHECK_EQ(woken(), 0);
 	stop();
@@ -131,7 +147,7 @@ test_a_sleeping_client_is_woken_when_a_spinning_reactor_has_nothing_to_do(void)
 	completed(1, 7);
 	CHECK(!shm_wake_idle(&wake, false)); /* one more look first */
 	CHECK_EQ(woken(), 0);
-	CHECK(shm_wake_idle(&wake, false));
+	shm_wake_idle(&wake, false);
 	CHECK_EQ(woken(), 1);
 	stop();
 }
@@ -194,35 +210,51 @@ test_a_write_that_waits_is_given_up_when_the_queue_ends(void)
 	stop();
 }
 
-/* A client that moves only while the reactor sleeps. */
 static void
-wake_a_slow_one(void)
+test_a_client_awake_on_our_core_is_yielded_to_for_half_of_what_is_in_flight(void)
 {
-	shared.cq_need_wakeup = 1;
-	completed(1, 0);
-	shm_wake_idle(&wake, false);
-	shm_wake_idle(&wake, true);
-	turn();
-	shared.cq_head++;
-	shm_wake_idle(&wake, false);
+	if (!start_shared())
+		return;
+	completed(1, 7);
+	CHECK(!ring_yields(ring));
+	completed(4, 4);
+	CHECK(ring_yields(ring));
+	CHECK_EQ(woken(), 0);
+	CHECK(!ring_yields(ring));
+	stop();
 }
 
 static void
-test_a_client_that_moves_only_while_we_sleep_is_taken_to_share_our_core(void)
+test_a_client_woken_on_our_core_is_yielded_to_when_the_wake_up_is_out(void)
 {
-	if (!start())
+	if (!start_shared())
 		return;
-	for (unsigned i = 0; i < 5; i++)
-		wake_a_slow_one();
-	CHECK(wake.shares);
-	/* One that moves at once proves the contrary. */
 	shared.cq_need_wakeup = 1;
 	completed(1, 0);
+	CHECK(!ring_yields(ring));
+	CHECK_EQ(woken(), 1);
+	CHECK(shm_wake_idle(&wake, false));
+	CHECK(ring_yields(ring));
+	stop();
+}
+
+static void
+test_a_core_that_others_take_for_long_is_not_yielded_but_slept_on(void)
+{
+	if (!start_shared())
+		return;
+	completed(1, 0);
+	usleep(1100);
+	turn();
+	completed(1, 0);
+	CHECK(!ring_yields(ring));
+	CHECK(!shm_wake_idle(&wake, false));
+	CHECK(ring_yields(ring));
+	/* A client that has moved is not waited for. */
+	turn();
 	shared.cq_head++;
-	shm_wake_idle(&wake, false);
-	shared.cq_need_wakeup = 1;
-	completed(1, 0);
-	CHECK(!wake.shares);
+	CHECK(!shm_wake_idle(&wake, false));
+	CHECK(!ring_yields(ring));
 	stop();
 }
 
@@ -234,7 +266,9 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_a_sleeping_client_is_not_kept_waiting_by_the_work_of_others),
 	UNIT_TEST(test_an_eventfd_that_blocks_and_is_full_holds_up_nobody),
 	UNIT_TEST(test_a_write_that_waits_is_given_up_when_the_queue_ends),
-	UNIT_TEST(test_a_client_that_moves_only_while_we_sleep_is_taken_to_share_our_core),
+	UNIT_TEST(test_a_client_awake_on_our_core_is_yielded_to_for_half_of_what_is_in_flight),
+	UNIT_TEST(test_a_client_woken_on_our_core_is_yielded_to_when_the_wake_up_is_out),
+	UNIT_TEST(test_a_core_that_others_take_for_long_is_not_yielded_but_slept_on),
 };
 
 int

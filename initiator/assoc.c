@@ -318,6 +318,14 @@ ka_timer_fired(struct ring_timer *t)
 
 /* events */
 
+void
+assoc_rescan(struct assoc *a)
+{
+	a->rescan = true;
+	if (!a->step && a->live && !a->shutting && !a->closing)
+		assoc_finished(a); /* nothing is being asked: begins at once */
+}
+
 #define AER_TYPE(dw0) ((dw0)&7)
 #define AER_INFO(dw0) ((dw0) >> 8 & 0xff)
 enum { AER_NOTICE = 2, AER_NS_CHANGED = 0 };
@@ -339,13 +347,11 @@ aer_done(struct part *p, uint16_t status, uint32_t dw0)
 	}
 	if (AER_TYPE(dw0) == AER_NOTICE && AER_INFO(dw0) == AER_NS_CHANGED) {
 		log_info("path %s: namespaces changed, reading them again", a->c.name);
-		a->rescan = true;
+		assoc_rescan(a);
 	} else {
 		log_warn("path %s: the controller reports event %06xh", a->c.name, dw0);
 	}
 	ring_timer_set(a->c.r->ring, &a->aer_timer, ring_now(a->c.r->ring) + EVENT_MS * MS);
-	if (a->rescan && !a->step && a->live && !a->shutting)
-		assoc_finished(a); /* nothing is being asked: begins at once */
 }
 
 static void

@@ -1,4 +1,5 @@
 EXTRA_DIST += \
+	%D%/compressed.json \
 	%D%/encrypted.json \
 	%D%/initiator-two-targets.json \
 	%D%/qos.json \

@@ -320,6 +320,14 @@ ka_timer_fired(struct ring_timer *t)
 
 /* events */
 
+void
+assoc_rescan(struct assoc *a)
+{
+	a->rescan = true;
+	if (!a->step && a->live && !a->shutting && !a->closing)
+		assoc_finished(a); /* nothing is being asked: begins at once */
+}
+
 #define AER_TYPE(dw0) ((dw0)&7)
 #define AER_INFO(dw0) ((dw0) >> 8 & 0xff)
 
@@ -350,13 +358,11 @@ aer_done(struct part *p, uint16_t status, uint32_t dw0)
 	if (is_change(a, dw0)) {
 		log_info("path %s: %s changed, reading again", a->c.name,
 		         a->c.discovery ? "the discovery log has" : "namespaces have");
-		a->rescan = true;
+		assoc_rescan(a);
 	} else {
 		log_warn("path %s: the controller reports event %06xh", a->c.name, dw0);
 	}
 	ring_timer_set(a->c.r->ring, &a->aer_timer, ring_now(a->c.r->ring) + EVENT_MS * MS);
-	if (a->rescan && !a->step && a->live && !a->shutting)
-		assoc_finished(a); /* nothing is being asked: begins at once */
 }
 
 static void

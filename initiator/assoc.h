@@ -44,6 +44,10 @@ void assoc_close(struct assoc *a, const char *why);
 /* Tells the controller first (CC.SHN) if it is there to listen. down follows. */
 void assoc_shutdown(struct assoc *a, const char *why);
 
+/* After ready: asks again for all that may have changed, namespaces and what cfg wants of the
+ * controller. changed follows. */
+void assoc_rescan(struct assoc *a);
+
 /* After ready. A part of the owner's: sqe, len, to_host, sg and done are filled; ends by done,
  * with PART_LOST when the association went down. False: it is on its way down, done will not
  * come. */

@@ -46,6 +46,7 @@ struct assoc {
 	uint16_t sqsize;
 	unsigned nr_queues;
 	uint32_t oaes;
+	uint32_t zip_offered;   /* bytes of blocks of a compressed command; 0: it cannot */
 	uint32_t *nsids;        /* ASSOC_NS_MAX, ours: what Identify listed */
 	unsigned nr_nsids, ns_at;
 	struct path_ns *ns;     /* ASSOC_NS_MAX, ours: those that can be used */

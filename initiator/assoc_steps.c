@@ -11,6 +11,8 @@
 #include "initiator/assoc_inner.h"
 
 #include "common/log.h"
+#include "common/zframe.h"
+#include "common/zip.h"
 
 #include <stdlib.h>
 
@@ -219,6 +221,19 @@ sqsize_of(const struct assoc *a, uint16_t maxcmd)
 	return (uint16_t)(MAX(n, (unsigned)QUEUE_SIZE_MIN) - 1);
 }
 
+/* Whether the vendor's bytes are ours, and say what we know. */
+static uint32_t
+zip_offered(const struct nvme_id_ctrl *id)
+{
+	struct zip_caps caps;
+
+	memcpy(&caps, id->vs, sizeof(caps));
+	if (strncmp(caps.magic, ZIP_MAGIC, sizeof(caps.magic)) != 0 ||
+	    caps.version != ZIP_VERSION || caps.level_max < ZFRAME_LEVEL_MAX)
+		return 0;
+	return MIN(le32_get(caps.raw_max), (uint32_t)ZFRAME_RAW_MAX);
+}
+
 static enum took
 take_identify_ctrl(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
 {
@@ -232,6 +247,7 @@ take_identify_ctrl(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
 	if (id->maxcmd == 0 && !a->c.discovery && !a->live)
 		log_warn("path %s: the controller does not tell MAXCMD", a->c.name);
 	a->oaes = le32toh(id->oaes);
+	a->zip_offered = zip_offered(id);
 	a->sqsize = sqsize_of(a, le16toh(id->maxcmd));
 	a->lim = (struct path_info){
 		.cntlid = a->cntlid,
@@ -268,6 +284,34 @@ take_queues(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
 	(void)status;
 	(void)dw1;
 	a->nr_queues = MIN(a->nr_queues, granted);
+	return TOOK_NEXT;
+}
+
+/* compressed transfers */
+
+static bool
+build_zip(struct assoc *a, struct nvme_sqe *sqe)
+{
+	a->lim.zip_asked = a->c.cfg->compress;
+	if (!a->c.cfg->compress || a->zip_offered == 0 || a->lim.zip_max > 0)
+		return false;
+	sqe->opcode = nvme_admin_set_features;
+	sqe->cdw10 = le32_put(ZIP_FID);
+	sqe->cdw11 = le32_put(ZIP_FEATURE_ON);
+	return true;
+}
+
+static enum took
+take_zip(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
+{
+	(void)dw0;
+	(void)dw1;
+	if (status == 0)
+		a->lim.zip_max = a->zip_offered;
+	else
+		log_warn("path %s: the controller offers compressed transfers and refuses them: "
+		         "status %03xh",
+		         a->c.name, status & NVME_STATUS_MASK);
 	return TOOK_NEXT;
 }
 
@@ -471,6 +515,7 @@ take_events(struct assoc *a, uint16_t status, uint32_t dw0, uint32_t dw1)
 	{ "Identify Controller", build_identify_ctrl, take_identify_ctrl, false }
 
 #define NAMESPACES                                                                   \
+	{ "Set Features Compressed Transfers", build_zip, take_zip, true },          \
 	{ "Get Log Page Changed Namespace List", build_changed_list, take_changed_list, true }, \
 	{ "reset", build_reset_ns, NULL, false },                                    \
 	{ "Identify Active Namespaces", build_ns_list, take_ns_list, false },        \

@@ -6,6 +6,7 @@
  */
 #include "initiator/config.h"
 
+#include "common/zframe.h"
 #include "common/units.h"
 
 #include <errno.h>
@@ -259,7 +260,11 @@ config_read_volume(const struct conf_node *n, const char *dir, struct volume_con
 		ret = read_geometry(v, n, err);
 	if (!ret)
 		ret = read_members(v, n, err);
-	return ret ? ret : config_read_stage(n, dir, &v->stage, err);
+	if (!ret)
+		ret = config_read_stage(n, dir, &v->stage, err);
+	if (v->stage.kind == STAGE_COMPRESS)
+		v->max_part = MIN(v->max_part, (uint32_t)ZFRAME_RAW_MAX);
+	return ret;
 }
 
 void

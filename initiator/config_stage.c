@@ -9,6 +9,7 @@
  */
 #include "initiator/config.h"
 
+#include "common/zframe.h"
 #include "initiator/crypt_key.h"
 
 #include <errno.h>
@@ -95,6 +96,30 @@ read_encrypt(struct stage_config *cfg, const struct conf_node *n, const char *di
 	return ret < 0 ? ret : read_key(cfg, n, dir, err);
 }
 
+/* ---- compress ---- */
+
+static int
+read_compress(struct stage_config *cfg, const struct conf_node *n, struct err *err)
+{
+	static const char *const known[] = { "compress", "level", "otherwise", NULL };
+	static const char *const codecs[] = { "zstd", NULL };
+	static const char *const otherwise[] = { "refuse", "raw", NULL };
+	unsigned codec = 0, raw = 0;
+	int64_t level = 1;
+	int ret = conf_check_keys(n, known, err);
+
+	cfg->kind = STAGE_COMPRESS;
+	if (ret >= 0)
+		ret = conf_get_word(n, "compress", codecs, &codec, err);
+	if (ret >= 0)
+		ret = conf_get_i64(n, "level", ZFRAME_LEVEL_MIN, ZFRAME_LEVEL_MAX, &level, err);
+	if (ret >= 0)
+		ret = conf_get_word(n, "otherwise", otherwise, &raw, err);
+	cfg->zstd.level = (int)level;
+	cfg->zstd.raw = raw == 1;
+	return ret < 0 ? ret : 0;
+}
+
 /* ---- any ---- */
 
 static int
@@ -106,7 +131,9 @@ read_one(struct stage_config *cfg, const struct conf_node *n, const char *dir, s
 		return ret;
 	if (conf_get(n, "encrypt"))
 		return read_encrypt(cfg, n, dir, err);
-	return conf_err(n, err, -EINVAL, "is no stage: {\"encrypt\": \"aes-xts\", ...} is one");
+	if (conf_get(n, "compress"))
+		return read_compress(cfg, n, err);
+	return conf_err(n, err, -EINVAL, "is no stage: {\"encrypt\": \"aes-xts\", ...} is one, {\"compress\": \"zstd\"} another");
 }
 
 int

@@ -12,6 +12,7 @@
 #include "initiator/hconn_impl.h"
 
 #include "common/log.h"
+#include "common/zip.h"
 #include "initiator/initiator.h"
 
 enum {                          /* FEI: where the offending field is */
@@ -87,6 +88,24 @@ granted(struct hconn *hc, const struct span *s, enum perm_dir dir, struct iovec 
 	return NULL;
 }
 
+/* A compressed read is answered with less than its buffer. How much less, its completion tells. */
+static bool
+may_end_early(const struct part *p)
+{
+	return p->sqe.opcode == ZIP_READ;
+}
+
+/* The last one of a transfer says so; where less may come, nothing comes behind it. */
+static bool
+is_last_right(struct hconn *hc, const struct part *p, const struct span *s, bool last, bool success)
+{
+	bool all = perm_due(&hc->perm, s->cid) == 0;
+
+	if (p->last)
+		return false;
+	return all ? last : !last || (may_end_early(p) && !success);
+}
+
 static void
 rx_data(struct hconn *hc)
 {
@@ -108,10 +127,11 @@ rx_data(struct hconn *hc)
 	p = granted(hc, &s, PERM_WRITE, hc->rx_iov, &n);
 	if (!p)
 		return;
-	if (last != (perm_due(&hc->perm, s.cid) == 0)) {
+	if (!is_last_right(hc, p, &s, last, success)) {
 		bad_span(hc, &s, last ? VIOL_SHORT : VIOL_PDU, FES_SEQUENCE, AT_FLAGS);
 		return;
 	}
+	p->last = last;
 	hc->rx_part = p;
 	hc->rx_len = s.len;
 	hc->rx_success = success;
@@ -168,11 +188,15 @@ rx_r2t(struct hconn *hc)
 		inflight_serve(hc, p, ttag, s.off, s.len);
 }
 
-/* Good, but bytes are missing: of a read they never came, of a write they were never asked for. */
+/* Good, but bytes are missing: of a read they never came, of a write they were never asked for.
+ * Of a compressed read exactly as many come as the completion tells; 0 means all. */
 static bool
-is_short(struct hconn *hc, const struct part *p)
+is_short(struct hconn *hc, const struct part *p, uint32_t dw0)
 {
-	return p->to_host ? p->arrived != p->len : perm_due(&hc->perm, p->tag) > 0;
+	if (!p->to_host)
+		return perm_due(&hc->perm, p->tag) > 0;
+	return (p->arrived > 0 && !p->last) ||
+	       p->arrived != (may_end_early(p) && dw0 ? dw0 : p->len);
 }
 
 static void
@@ -191,7 +215,7 @@ rx_response(struct hconn *hc)
 	s.len = p->len;
 	if (p->unsent > 0) /* answered before it was asked, or before its R2T was served */
 		bad_span(hc, &s, VIOL_ORDER, FES_SEQUENCE, AT_CID);
-	else if (status == 0 && is_short(hc, p))
+	else if (status == 0 && is_short(hc, p, le32_get(pdu->cqe.dw0)))
 		bad_span(hc, &s, VIOL_SHORT, FES_SEQUENCE, AT_STATUS);
 	else
 		inflight_answer(hc, p, status, le32_get(pdu->cqe.dw0), le32_get(pdu->cqe.dw1));

@@ -281,7 +281,7 @@ part_reset(struct hconn *hc, struct part *p)
 	p->refs = 1;            /* the response */
 	p->unsent = p->turn_r2ts = 0;
 	p->turn = 0;
-	p->answered = p->ddgst_bad = p->violated = false;
+	p->answered = p->ddgst_bad = p->violated = p->last = false;
 	p->status = 0;
 	p->dw0 = p->dw1 = 0;
 }

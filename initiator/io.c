@@ -227,6 +227,12 @@ may_pass(uint16_t status)
 	}
 }
 
+static struct staged *
+staged_of(struct part *p)
+{
+	return &container_of(p, struct io_part, part)->staged;
+}
+
 static void
 part_done(struct part *p, uint16_t status, uint32_t dw0)
 {
@@ -238,8 +244,12 @@ part_done(struct part *p, uint16_t status, uint32_t dw0)
 		send_part(p);
 		return;
 	}
+	if (io->vol->stage && status != 0 && stage_again(staged_of(p), status)) {
+		send_part(p);
+		return;
+	}
 	if (io->vol->stage)
-		status = stage_in(&container_of(p, struct io_part, part)->staged, status, dw0);
+		status = stage_in(staged_of(p), status, dw0);
 	if (status != 0 && io->status == 0) {
 		io->status = status & (NVME_STATUS_MASK | NVME_SC_DNR);
 		io->failed_member = (uint16_t)(p->member - io->vol->members);

@@ -93,6 +93,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/stage.h \
 	%D%/stage_crypt.c \
 	%D%/stage_crypt.h \
+	%D%/stage_zstd.c \
+	%D%/stage_zstd.h \
 	%D%/vblk.c \
 	%D%/vblk.h \
 	%D%/upgrade.c \

@@ -46,6 +46,7 @@ struct part {
 	struct hconn *hc;
 	uint16_t tag;      /* cid and grant */
 	uint32_t arrived;  /* bytes of a read that are in place */
+	bool last;         /* the target said that no more come */
 	uint8_t refs;      /* response still due, sends not yet let go of */
 	uint8_t unsent;    /* of refs: sends that wait for a buffer */
 	uint8_t turn_r2ts; /* R2Ts that came in this turn of the loop... */

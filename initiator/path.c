@@ -315,6 +315,7 @@ path_ready(void *owner)
 	p->want.cntlid = i->cntlid;
 	p->want.sqsize = assoc_sqsize(p->assoc);
 	p->want.in_capsule = i->in_capsule;
+	p->zip_max = i->zip_max;
 	p->phase = PHASE_LIVE;
 	p->io_up = p->useless = false;
 	p->logged[0] = '\0';
@@ -340,6 +341,7 @@ path_changed(void *owner)
 	}
 	swap_info(p, i);
 	log_info("path %s: %u namespaces", p->name, i->nr_ns);
+	p->zip_max = i->zip_max;
 	notify(p);
 }
 
@@ -453,6 +455,22 @@ path_stop(struct path *p, void (*freed)(void *arg), void *arg)
 	if (p->assoc_active)
 		assoc_shutdown(p->assoc, "the path is stopped");
 	order_all(p, QUEUE_END);
+}
+
+void
+path_want_zip(struct path *p)
+{
+	if (p->cfg.compress)
+		return;
+	p->cfg.compress = true;
+	if (p->phase == PHASE_LIVE)
+		assoc_rescan(p->assoc);
+}
+
+uint32_t
+path_zip_max(const struct path *p)
+{
+	return p->zip_max;
 }
 
 void

@@ -31,6 +31,7 @@ struct path_config {            /* one entry of nvme-cli's JSON: keys of the sam
 	int ctrl_loss_tmo;      /* s, default 600; -1: for ever */
 	int fast_io_fail_tmo;   /* s, -1: off */
 	bool discovery;         /* it leads to a discovery controller, which is no disk */
+	bool compress;          /* a volume wants it: not of the file, see path_want_zip() */
 };
 
 /* Who connects to whom, from where: what there is once. */
@@ -68,6 +69,8 @@ struct path_info {              /* immutable */
 	uint16_t mqes;          /* 0-based */
 	uint16_t oncs;
 	bool vwc;
+	bool zip_asked;         /* a volume wanted compressed commands */
+	uint32_t zip_max;       /* bytes of blocks in one of them; 0: they are not turned on */
 	unsigned nr_ns;
 	struct path_ns ns[];
 };
@@ -108,6 +111,13 @@ void path_info_put(const struct path_info *i);
  * or the path is back, as the time-outs say. part->done comes exactly once, never from inside
  * this call. */
 void path_send(struct reactor *r, struct path *p, struct part *part);
+
+/* A volume compresses: asks the target now, if it is there, and whenever it comes. Reactor 0,
+ * or before it runs. */
+void path_want_zip(struct path *p);
+/* Bytes of blocks that a compressed command may be for; 0: its target, when it was last there,
+ * could not. Any thread. */
+uint32_t path_zip_max(const struct path *p);
 
 /* Told on reactor 0 whenever state or info changed, without any lock. Several may watch. Reactor
  * 0, or before it runs. */

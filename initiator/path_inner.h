@@ -24,6 +24,7 @@ struct path {
 	char name[320];         /* "NQN at ADDR:PORT" */
 	_Atomic int state;      /* enum path_state; written by reactor 0 */
 	_Atomic unsigned attempts;
+	_Atomic uint32_t zip_max; /* of info; changes to 0 only between associations */
 	_Atomic bool io_up;     /* an I/O queue came up since the path was last live: it works */
 
 	pthread_mutex_t lock;   /* of the following, written by reactor 0 */

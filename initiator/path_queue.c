@@ -20,6 +20,7 @@
 
 #include "common/log.h"
 #include "common/meter.h"
+#include "common/zip.h"
 #include "initiator/path_inner.h"
 #include "initiator/volume.h"
 
@@ -184,15 +185,35 @@ queue_serves(const struct path_queue *q)
 	return q->mode != QUEUE_RUN || q->r->id < q->order.nr_queues;
 }
 
+/* What a target would say that does not know them; one that is not ours may take the opcodes for
+ * something else. */
+static bool
+queue_cannot(const struct path_queue *q, const struct part *part)
+{
+	uint8_t op = part->sqe.opcode;
+
+	return q->mode == QUEUE_RUN && path_zip_max(q->path) == 0 &&
+	       (op == ZIP_READ || op == ZIP_WRITE);
+}
+
+/* Not inside this call. */
+static void
+queue_refuse(struct path_queue *q, struct part *part, uint16_t status)
+{
+	part->status = status;
+	part->dw0 = 0;
+	box_put(&part->home->outbox, part, q->r, part->home->r);
+}
+
 /* A part arrives at q, from its sender or from another reactor's queue. */
 static void
 queue_accept(struct path_queue *q, struct part *part)
 {
 	part->server = q;
 	if (q->mode == QUEUE_FAIL || q->mode == QUEUE_END) {
-		part->status = path_error;
-		part->dw0 = 0;
-		box_put(&part->home->outbox, part, q->r, part->home->r);
+		queue_refuse(q, part, path_error);
+	} else if (queue_cannot(q, part)) {
+		queue_refuse(q, part, NVME_NO_RETRY(NVME_SC_INVALID_OPCODE));
 	} else if (!queue_serves(q)) {
 		hand_over(q, part);
 	} else if (q->up && list_empty(&q->lost) && list_empty(&q->waiting) &&

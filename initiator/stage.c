@@ -10,6 +10,7 @@
 #include "initiator/crypt_key.h"
 #include "initiator/io.h"
 #include "initiator/stage_crypt.h"
+#include "initiator/stage_zstd.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,6 +40,8 @@ stage_config_same(const struct stage_config *a, const struct stage_config *b)
 {
 	if (a->kind != b->kind || a->staging != b->staging)
 		return false;
+	if (a->kind == STAGE_COMPRESS)
+		return a->zstd.level == b->zstd.level && a->zstd.raw == b->zstd.raw;
 	return a->kind != STAGE_ENCRYPT ||
 	       (a->crypt.discard == b->crypt.discard && crypt_key_same(a->crypt.key, b->crypt.key));
 }
@@ -50,6 +53,8 @@ stage_new(const struct stage_config *cfg, unsigned nr_reactors, uint32_t max_par
 	switch (cfg->kind) {
 	case STAGE_ENCRYPT:
 		return crypt_new(cfg, nr_reactors, max_part, ret, err);
+	case STAGE_COMPRESS:
+		return zstd_new(cfg, nr_reactors, ret, err);
 	default:
 		*ret = NULL;
 		return 0;
@@ -59,6 +64,8 @@ stage_new(const struct stage_config *cfg, unsigned nr_reactors, uint32_t max_par
 const char *
 stage_name(const struct stage *s)
 {
+	if (s && s->cfg.kind == STAGE_COMPRESS)
+		return "zstd";
 	return s ? crypt_name(&s->cfg) : "";
 }
 
@@ -141,6 +148,17 @@ staged_resize(struct staged *t, uint32_t len)
 	t->part->len = len;
 }
 
+void
+staged_pass(struct staged *t)
+{
+	struct part *p = t->part;
+
+	p->sqe.opcode = p->io->op;
+	p->sg = t->sg;
+	p->nsg = t->nsg;
+	p->len = t->len;
+}
+
 /* A status of ours is for good: the part must not be sent again as it was cut. */
 static void
 go(struct staged *t)
@@ -154,7 +172,7 @@ go(struct staged *t)
 		t->part->done(t->part, NVME_NO_RETRY(status), 0);
 		return;
 	}
-	if (!t->part->to_host)
+	if (!t->part->to_host && t->part->sg == &t->iov)
 		METER_ADD(stats_of(t)->staged_out, t->len);
 	t->send(t->part);
 }
@@ -176,13 +194,21 @@ stage_out(struct part *p, struct staged *t, uint32_t member, uint64_t off, uint3
 	t->send = send;
 	buf_wait_init(&t->wait, room_found);
 	room = s->ops->room(s, t);
-	assert(room > 0 || !has_vm_data(p->io->op));
+	assert(room > 0 || s->ops->may_pass || !has_vm_data(p->io->op));
 	if (room == 0)
 		send(p);
 	else if (buf_get(pool_of(t), room, &t->wait, &t->buf))
 		go(t);
 	else
 		METER_ADD(stats_of(t)->stage_waits, 1);
+}
+
+bool
+stage_again(struct staged *t, uint16_t status)
+{
+	struct stage *s = t->part->io->vol->stage;
+
+	return t->buf.p && s->ops->again && s->ops->again(s, t, status);
 }
 
 uint16_t
@@ -195,7 +221,7 @@ stage_in(struct staged *t, uint16_t status, uint32_t dw0)
 	s = t->part->io->vol->stage;
 	if (status == 0) {
 		status = s->ops->in(s, t->part->io->q->r, t, dw0);
-		if (status == 0 && t->part->to_host)
+		if (status == 0 && t->part->to_host && t->part->sg == &t->iov)
 			METER_ADD(stats_of(t)->staged_in, t->len);
 	}
 	buf_put(pool_of(t), &t->buf);

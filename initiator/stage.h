@@ -3,8 +3,9 @@
  *
  * Happy path: io.c cuts a part and gives it to stage_out(), which takes staging memory for it, lets
  * ops->out() make there what is sent, and sends it. The part is sent from and received into staging
- * memory from then on, on whatever path and however often: the grant of a read is for staging
- * memory, never for that of the VM. When the part has ended well, stage_in() lets ops->in() put a
+ * memory from then on, on whatever path and however often: the grant of a read is for
+ * staging memory, not for that of the VM (unless the stage lets a part pass: it is the VM's own
+ * command then). When the part has ended well, stage_in() lets ops->in() put a
  * read's bytes where the VM wants them; then the staging memory is given back.
  *
  * Staging memory is bounded for each volume and reactor. When it is used up, parts wait in the
@@ -30,7 +31,7 @@ struct stage;
 
 enum { STAGING_DEFAULT = 8 << 20 }; /* bytes, for each reactor */
 
-enum stage_kind { STAGE_NONE, STAGE_ENCRYPT };
+enum stage_kind { STAGE_NONE, STAGE_ENCRYPT, STAGE_COMPRESS };
 
 struct stage_config { /* of a volume; of zeroes: it has none */
 	enum stage_kind kind;
@@ -39,6 +40,10 @@ struct stage_config { /* of a volume; of zeroes: it has none */
 		struct crypt_key *key; /* counted */
 		bool discard;          /* discards pass, and tell targets what is not used */
 	} crypt;
+	struct {
+		int level;
+		bool raw; /* to targets that cannot; else parts to them fail */
+	} zstd;
 };
 
 void stage_config_copy(struct stage_config *to, const struct stage_config *from);
@@ -60,9 +65,10 @@ struct staged { /* a part of a volume with a stage; beside the part, for as long
 
 /* All on the part's reactor, r, but the last three. */
 struct stage_ops {
-	/* Bytes of staging memory that t's part needs; 0: it is sent as it is (Flush; never one
-	 * with a VM's data). */
+	/* Bytes of staging memory that t's part needs; 0: it is sent as it is: Flush and the
+	 * like, and a VM's data only where may_pass. */
 	uint32_t (*room)(const struct stage *s, const struct staged *t);
+	bool may_pass; /* see also staged_pass() */
 	/* Makes what is sent. t->buf is there; the part's data is t->len bytes of it, unless this
 	 * calls staged_resize(); opcode, to_host and all else of the SQE may be changed. 0, or the
 	 * status with which the part ends. */
@@ -70,6 +76,9 @@ struct stage_ops {
 	/* The part ended well: puts a read's bytes into VM memory. 0, or the status with which it
 	 * ends after all. */
 	uint16_t (*in)(struct stage *s, struct reactor *r, struct staged *t, uint32_t dw0);
+	/* The part ended with that status: true when it is something else now and is to be sent
+	 * again. Optional. */
+	bool (*again)(struct stage *s, struct staged *t, uint16_t status);
 	/* May a VM send that opcode? Any thread. */
 	bool (*allows)(const struct stage *s, uint8_t opcode);
 	/* Optional commands that VMs are told of, where the members know those. */
@@ -89,7 +98,7 @@ int stage_new(const struct stage_config *cfg, unsigned nr_reactors, uint32_t max
               struct stage **ret, struct err *err);
 /* Nothing of the volume is in flight. NULL is fine. */
 void stage_free(struct stage *s);
-/* For people: "aes-256-xts"; of NULL "". */
+/* For people: "aes-256-xts", "zstd"; of NULL "". */
 const char *stage_name(const struct stage *s);
 
 /* For the stages' own constructors. room_max: bytes that any part may need. The stage is of zeroes;
@@ -102,9 +111,13 @@ void stage_fini(struct stage *s);
  * there is staging memory, or p->done() with a status. */
 void stage_out(struct part *p, struct staged *t, uint32_t member, uint64_t off, uint32_t len,
                void (*send)(struct part *p));
+/* The part has ended. True: it is to be sent again. */
+bool stage_again(struct staged *t, uint16_t status);
 /* The part has ended, and will not be sent again. Returns the status that is its outcome. */
 uint16_t stage_in(struct staged *t, uint16_t status, uint32_t dw0);
 
+/* For ops that may_pass: the part is the VM's own command, from and to VM memory. */
+void staged_pass(struct staged *t);
 /* For ops: the part's data is the first len bytes of its staging memory. */
 void staged_resize(struct staged *t, uint32_t len);
 /* For ops: where byte at of the part (0..len - 1) is on the volume; *ret_n are as many bytes from

@@ -11,6 +11,7 @@
 #include "initiator/discovery.h"
 #include "initiator/front.h"
 #include "initiator/front_vhost.h"
+#include "initiator/stage_zstd.h"
 #include "initiator/vm.h"
 #include "initiator/volume.h"
 
@@ -35,6 +36,22 @@ count_clients(const struct initiator *in, const struct volume *v)
 	return n;
 }
 
+/* What is done to its bytes, and how many members cannot have it done. */
+static void
+put_stage(struct conf_writer *w, const struct volume *v)
+{
+	unsigned raw = 0;
+
+	if (v->stage && v->stage->cfg.kind == STAGE_COMPRESS)
+		for (unsigned i = 0; i < v->nr_members; i++)
+			raw += !v->members[i].zips;
+	if (raw > 0)
+		conf_put_fmt(w, "stage", "%s, %u of %u members raw", stage_name(v->stage), raw,
+			     v->nr_members);
+	else
+		conf_put_str(w, "stage", stage_name(v->stage));
+}
+
 static void
 put_volume(struct conf_writer *w, const struct volume *v)
 {
@@ -48,7 +65,7 @@ put_volume(struct conf_writer *w, const struct volume *v)
 	conf_put_u64(w, "part_bytes", v->geo.nr ? v->geo.max_part : v->max_part);
 	conf_put_u64(w, "transfer_bytes", v->max_transfer);
 	conf_put_bool(w, "merge", v->merge);
-	conf_put_str(w, "stage", stage_name(v->stage));
+	put_stage(w, v);
 	conf_put_u64(w, "clients", count_clients(v->in, v));
 	conf_put_str(w, "why", v->why);
 	conf_end(w);
@@ -269,6 +286,8 @@ put_volume_stats(struct conf_writer *w, const struct volume *v, struct volume_st
 	conf_put_u64(w, "staged_out_bytes", sum->staged_out);
 	conf_put_u64(w, "staged_in_bytes", sum->staged_in);
 	conf_put_u64(w, "stage_waits", sum->stage_waits);
+	if (v->stage && v->stage->cfg.kind == STAGE_COMPRESS)
+		zstd_report(v->stage, w);
 	put_latency(w, &sum->latency);
 	conf_end(w);
 }

@@ -58,6 +58,7 @@ struct member { /* one namespace on one target, reached over one or more paths *
 	uint64_t bytes; /* 0: not known yet */
 	uint8_t uuid[16],
 		nguid[16]; /* of the disk it is, from the first Identify; 0: it has none */
+	bool zips;         /* a path of it can carry what is compressed */
 	bool missing;      /* a path is live, but the namespace is not there: was logged */
 };
 

@@ -76,11 +76,26 @@ look_at_ns(struct look *l, struct member *m, struct path *p, const struct path_n
 	m->bytes = m->bytes ? MIN(m->bytes, bytes) : bytes;
 }
 
+/* A volume that must be compressed needs one path that can. False: nobody knows yet. */
+static bool
+zip_suits(struct look *l, const struct volume *v, const struct member *m, bool asked)
+{
+	const struct stage_config *cfg = v->stage ? &v->stage->cfg : NULL;
+
+	if (!cfg || cfg->kind != STAGE_COMPRESS || cfg->zstd.raw || m->zips)
+		return true;
+	if (asked)
+		snprintf(l->wrong, sizeof(l->wrong),
+			 "%.100s has no compression: \"otherwise\": \"raw\" would do without",
+			 m->nqn);
+	return asked;
+}
+
 /* Asks all paths of a member. */
 static void
 look_at_member(struct look *l, const struct volume *v, struct member *m)
 {
-	bool heard = false, seen = false;
+	bool heard = false, seen = false, asked = true, zips = false;
 	struct path *some = NULL;
 	char why[160];
 
@@ -100,6 +115,8 @@ look_at_member(struct look *l, const struct volume *v, struct member *m)
 			l->mdts = MIN(l->mdts, info->mdts ? info->mdts : UINT32_MAX);
 			l->vwc |= info->vwc;
 			l->oncs &= info->oncs;
+			asked &= info->zip_asked;
+			zips |= info->zip_max > 0;
 		}
 		if (ns) {
 			seen = true;
@@ -112,11 +129,14 @@ look_at_member(struct look *l, const struct volume *v, struct member *m)
 		log_error("volume %s: %s has no namespace %u; commands to it will fail", v->name,
 			  m->nqn, m->nsid);
 	m->missing = heard && !seen;
+	m->zips = zips;
 	l->smallest = MIN(l->smallest, m->bytes);
-	if (seen)
+	if (seen && zip_suits(l, v, m, asked))
 		return;
 	l->known = false;
-	if (heard)
+	if (seen)
+		snprintf(l->waits, sizeof(l->waits), "%.100s is asked to compress", m->nqn);
+	else if (heard)
 		snprintf(l->waits, sizeof(l->waits), "%.120s has no namespace %u", m->nqn, m->nsid);
 	else if (!some)
 		snprintf(l->waits, sizeof(l->waits), "%.80s: no discovery controller knows a way to it",

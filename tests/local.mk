@@ -166,11 +166,13 @@ hostile_tests = \
 	%D%/hostile/discovery.py \
 	%D%/hostile/target_io.py \
 	%D%/hostile/target_setup.py \
-	%D%/hostile/target_silence.py
+	%D%/hostile/target_silence.py \
+	%D%/hostile/target_zip.py
 
 # Whole jobs with the real daemon, without other people's hosts.
 e2e_tests = \
 	%D%/e2e/addresses.py \
+	%D%/e2e/compress.py \
 	%D%/e2e/devices.py \
 	%D%/e2e/discovery.py \
 	%D%/e2e/durability.py \

@@ -43,6 +43,8 @@ static const struct cli_opt opts[] = {
 	{"sg", 0, "EXTENTS", "scatter each command's data over so many extents of odd lengths (1)",
 	 CLI_U32, OPT(sg), 1, PERF_SG_MAX},
 	{"size", 0, "SIZE", "use only the first SIZE of the volume", CLI_SIZE, OPT(size), 512, 0},
+	{"compressible", 0, "PERCENT", "this share of each block is zeroes (0)", CLI_U32,
+	 OPT(compressible), 0, 95},
 	{"seed", 0, "N", "of the random numbers (1)", CLI_U32, OPT(seed), 0, UINT32_MAX},
 	{"verify", 0, NULL, "stamp what is written, and check what is read", CLI_FLAG, OPT(verify),
 	 0, 0},

@@ -25,6 +25,7 @@ struct perf_options {
 	const char *socket, *volume, *rw;
 	uint64_t bs, bs_min, size, time_us;
 	uint32_t qd, jobs, rwmixread, rate, trim, flush, sg, count, seed;
+	uint32_t compressible; /* percent of each block that is zeroes */
 	bool verify, sweep, json, quiet;
 };
 
@@ -46,6 +47,7 @@ enum stamp_verdict { STAMP_OK, STAMP_FOREIGN, STAMP_MISPLACED, STAMP_STALE, STAM
 struct stamp_want {
 	uint64_t volume, lba;
 	uint64_t version; /* 0: any */
+	uint32_t zeroes;  /* bytes at the end that are 0 instead, a multiple of 8 */
 };
 
 struct stamp_found {

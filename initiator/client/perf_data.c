@@ -32,6 +32,13 @@ perf_random(struct perf_data *d)
 	return d->random = x;
 }
 
+/* Of each block, at its end. */
+static uint32_t
+zeroes_of(const struct perf_data *d)
+{
+	return d->plan->vol.block * d->plan->o->compressible / 100 / 8 * 8;
+}
+
 /* making */
 
 void
@@ -88,7 +95,7 @@ lay_out(struct perf_data *d, struct perf_slot *s, unsigned index)
 static void
 lay_out_plain(struct perf_data *d, struct perf_slot *s, unsigned index)
 {
-	uint64_t bs = d->plan->o->bs;
+	uint64_t bs = d->plan->o->bs, block = d->plan->vol.block;
 
 	s->ptr[0] = (uint8_t *)d->mem + index * d->slot_size;
 	s->sg[0] = (struct sluice_extent){ .addr = d->addr + index * d->slot_size,
@@ -96,7 +103,7 @@ lay_out_plain(struct perf_data *d, struct perf_slot *s, unsigned index)
 	if (d->plan->read_percent == 100)
 		return; /* first touching much memory takes long */
 	for (uint64_t k = 0; k + 8 <= bs; k += 8) {
-		uint64_t x = perf_random(d);
+		uint64_t x = k % block < block - zeroes_of(d) ? perf_random(d) : 0;
 
 		memcpy(s->ptr[0] + d->write_off + k, &x, 8);
 	}
@@ -208,7 +215,7 @@ static void
 stamp_all(struct perf_data *d, struct perf_slot *s)
 {
 	const struct perf_plan *p = d->plan;
-	struct stamp_want id = { .volume = p->name_hash };
+	struct stamp_want id = { .volume = p->name_hash, .zeroes = zeroes_of(d) };
 
 	if (++d->version == VERSION_NONE)
 		d->version = VERSION_ANY + 1;
@@ -305,7 +312,7 @@ check_read(struct perf_data *d, const struct perf_slot *s)
 {
 	const struct perf_plan *p = d->plan;
 	const uint32_t *versions = versions_of(d, s);
-	struct stamp_want want = { .volume = p->name_hash };
+	struct stamp_want want = { .volume = p->name_hash, .zeroes = zeroes_of(d) };
 	struct stamp_found found;
 
 	spread(d, s, false);

@@ -9,6 +9,7 @@
 #include "initiator/client/perf.h"
 
 #define MAGIC UINT64_C(0x454349554c530001)
+#define STEP  UINT64_C(0x9e3779b97f4a7c15)
 
 struct stamp {
 	uint64_t magic, volume, lba, version, check;
@@ -49,7 +50,7 @@ stamp_write(uint8_t *block, uint32_t size, const struct stamp_want *id)
 	s.check = x = check_of(&s);
 	memcpy(block, &s, sizeof(s));
 	for (uint32_t at = sizeof(s); at < size; at += 8) {
-		x += UINT64_C(0x9e3779b97f4a7c15);
+		x = at < size - id->zeroes ? x + STEP : 0;
 		memcpy(block + at, &x, 8);
 	}
 }
@@ -86,7 +87,7 @@ stamp_judge(const uint8_t *block, uint32_t size, const struct stamp_want *want,
 		return STAMP_STALE;
 	x = s.check;
 	for (uint32_t at = sizeof(s); at < size; at += 8) {
-		x += UINT64_C(0x9e3779b97f4a7c15);
+		x = at < size - want->zeroes ? x + STEP : 0;
 		memcpy(&is, block + at, 8);
 		if (is != x) {
 			ret->at = first_wrong(block, at, x);

@@ -24,7 +24,7 @@ MAXH2CDATA = 32768
 NS_CHANGED = 0x040002  # asynchronous event: notice, namespace attribute changed, log 04h
 
 IO_NAMES = {FLUSH: "flush", WRITE: "write", READ: "read", COMPARE: "compare",
-            WRITE_ZEROES: "zeroes", DSM: "dsm"}
+            WRITE_ZEROES: "zeroes", DSM: "dsm", ZIP_READ: "zip_read", ZIP_WRITE: "zip_write"}
 FABRICS_NAMES = {FC_PROP_SET: "property_set", FC_CONNECT: "connect", FC_PROP_GET: "property_get"}
 ADMIN_NAMES = {ADM_GET_LOG: "log", ADM_IDENTIFY: "identify", ADM_SET_FEATURES: "set_features",
                ADM_AER: "aer", ADM_KEEP_ALIVE: "keep_alive"}

@@ -2,6 +2,8 @@
 #include "initiator/assoc_inner.h"
 
 #include "common/log.h"
+#include "common/zframe.h"
+#include "common/zip.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -79,6 +81,51 @@ build(const char *name, struct nvme_sqe *sqe)
 	memset(sqe, 0, sizeof(*sqe));
 	a->cmd.len = 0;
 	return find(name)->build(a, sqe);
+}
+
+static void
+offer(const char *magic, uint8_t version, int8_t level_max, uint32_t raw_max)
+{
+	struct zip_caps caps = {
+		.version = version, .level_max = level_max, .raw_max = le32_put(raw_max) };
+
+	memcpy(caps.magic, magic, MIN(strlen(magic), sizeof(caps.magic)));
+	memcpy(id_ctrl()->vs, &caps, sizeof(caps));
+}
+
+/* What Set Features is sent, and what of it is known then: bytes of blocks. */
+static uint32_t
+negotiated(uint16_t status)
+{
+	struct nvme_sqe sqe;
+
+	CHECK_EQ(take("Identify Controller", 0, 0, 0), TOOK_NEXT);
+	if (!build("Set Features Compressed Transfers", &sqe))
+		return 0;
+	CHECK_EQ(sqe.opcode, nvme_admin_set_features);
+	CHECK_EQ(le32_get(sqe.cdw10), ZIP_FID);
+	CHECK_EQ(le32_get(sqe.cdw11), ZIP_FEATURE_ON);
+	CHECK_EQ(take("Set Features Compressed Transfers", status, 0, 0), TOOK_NEXT);
+	return a->lim.zip_max;
+}
+
+static void
+test_compressed_transfers_are_turned_on_only_where_both_want_them(void)
+{
+	begin();
+	offer(ZIP_MAGIC, ZIP_VERSION, ZFRAME_LEVEL_MAX, 65536);
+	CHECK_EQ(negotiated(0), 0); /* no volume wants it */
+	cfg.compress = true;
+	CHECK_EQ(negotiated(0), 65536);
+	CHECK_EQ(negotiated(NVME_SC_INVALID_FIELD), 0);
+	offer(ZIP_MAGIC, ZIP_VERSION, ZFRAME_LEVEL_MAX, UINT32_MAX);
+	CHECK_EQ(negotiated(0), ZFRAME_RAW_MAX);
+	offer(ZIP_MAGIC, ZIP_VERSION + 1, ZFRAME_LEVEL_MAX, 65536);
+	CHECK_EQ(negotiated(0), 0);
+	offer(ZIP_MAGIC, ZIP_VERSION, ZFRAME_LEVEL_MAX - 1, 65536);
+	CHECK_EQ(negotiated(0), 0);
+	offer("another vendor's", ZIP_VERSION, ZFRAME_LEVEL_MAX, 65536);
+	CHECK_EQ(negotiated(0), 0);
 }
 
 static void
@@ -427,6 +474,7 @@ test_events_are_asked_for_only_where_they_exist(void)
 }
 
 static const struct unit_test tests[] = {
+	UNIT_TEST(test_compressed_transfers_are_turned_on_only_where_both_want_them),
 	UNIT_TEST(test_properties_are_asked_by_offset_and_size),
 	UNIT_TEST(test_cc_enables_with_the_command_sets_that_cap_offers),
 	UNIT_TEST(test_a_controller_without_nvm_commands_is_refused),

@@ -94,6 +94,24 @@ test_torn_block_is_damaged(void)
 }
 
 static void
+test_zeroes_at_the_end_of_a_block_are_judged_too(void)
+{
+	struct stamp_want zeroed = id;
+	struct stamp_found found;
+	uint8_t block[SIZE];
+
+	zeroed.zeroes = 128;
+	stamp_write(block, SIZE, &zeroed);
+	CHECK_EQ(block[SIZE - 128], 0);
+	CHECK(block[SIZE - 129] | block[SIZE - 130]);
+	CHECK_EQ(stamp_judge(block, SIZE, &zeroed, &found), STAMP_OK);
+	CHECK_EQ(stamp_judge(block, SIZE, &id, &found), STAMP_DAMAGED);
+	block[SIZE - 1] = 1;
+	CHECK_EQ(stamp_judge(block, SIZE, &zeroed, &found), STAMP_DAMAGED);
+	CHECK_EQ(found.at, SIZE - 1);
+}
+
+static void
 test_volumes_of_different_names_have_different_hashes(void)
 {
 	CHECK_EQ(stamp_hash(""), UINT64_C(14695981039346656037));
@@ -108,6 +126,7 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_block_of_another_version_is_stale),
 	UNIT_TEST(test_any_wrong_byte_of_a_block_is_found),
 	UNIT_TEST(test_torn_block_is_damaged),
+	UNIT_TEST(test_zeroes_at_the_end_of_a_block_are_judged_too),
 	UNIT_TEST(test_volumes_of_different_names_have_different_hashes),
 };
 

@@ -76,6 +76,19 @@ path_unwatch(struct path *p, void (*changed)(struct path *p, void *arg), void *a
 	p->changed = NULL;
 }
 
+uint32_t
+path_zip_max(const struct path *p)
+{
+	(void)p;
+	return 0;
+}
+
+void
+path_want_zip(struct path *p)
+{
+	(void)p;
+}
+
 enum path_state
 path_state(const struct path *p)
 {

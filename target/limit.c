@@ -367,7 +367,9 @@ turn(struct reactor *r)
 void
 limit_release(struct limit *l, struct reactor *r)
 {
-	for (unsigned line = 0; l && line < RATES_LINES; line++) {
+	if (!l)
+		return;
+	for (unsigned line = 0; line < RATES_LINES; line++) {
 		struct limit_local *at = local_of(l, r, line);
 
 		while (!list_empty(&at->heads)) {

@@ -36,6 +36,7 @@ model_start(struct target *t)
 		t->reactors[i].target = t;
 		list_init(&t->reactors[i].conns);
 		list_init(&t->reactors[i].dirty);
+		limit_init(&t->reactors[i]);
 		if (!CHECK_EQ(ring_new(&cfg, &t->reactors[i].ring, &err), 0))
 			abort();
 	}

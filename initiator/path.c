@@ -323,6 +323,9 @@ path_ready(void *owner)
 	log_info("path %s: controller %u, %u namespaces, %u I/O queues of %u, after %u attempts",
 	         p->name, i->cntlid, i->nr_ns, p->want.nr_queues, p->want.sqsize + 1, p->attempts);
 	p->attempts = 0;
+	notify(p); /* before anything is sent: its namespace may be another disk than it was */
+	if (p->phase != PHASE_LIVE)
+		return; /* a watcher has stopped it */
 	order_all(p, QUEUE_RUN);
 	path_move(p, PATH_LIVE, "");
 	if (p->phase == PHASE_LIVE) /* no watcher has stopped it */

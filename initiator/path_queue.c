@@ -21,6 +21,7 @@
 #include "common/log.h"
 #include "common/meter.h"
 #include "common/zip.h"
+#include "initiator/io.h"
 #include "initiator/path_inner.h"
 #include "initiator/volume.h"
 
@@ -196,6 +197,15 @@ queue_cannot(const struct path_queue *q, const struct part *part)
 	       (op == ZIP_READ || op == ZIP_WRITE);
 }
 
+/* Its volume lets no command through any more: perhaps the path leads to another disk since it came
+ * back. What was on its way or has waited until then must not get there. */
+static bool
+queue_strays(const struct path_queue *q, const struct part *part)
+{
+	return q->mode == QUEUE_RUN && part->io &&
+	       atomic_load_explicit(&part->io->vol->bytes, memory_order_acquire) == 0;
+}
+
 /* Not inside this call. */
 static void
 queue_refuse(struct path_queue *q, struct part *part, uint16_t status)
@@ -214,6 +224,8 @@ queue_accept(struct path_queue *q, struct part *part)
 		queue_refuse(q, part, path_error);
 	} else if (queue_cannot(q, part)) {
 		queue_refuse(q, part, NVME_NO_RETRY(NVME_SC_INVALID_OPCODE));
+	} else if (queue_strays(q, part)) {
+		queue_refuse(q, part, NVME_NO_RETRY(NVME_SC_NS_NOT_READY));
 	} else if (!queue_serves(q)) {
 		hand_over(q, part);
 	} else if (q->up && list_empty(&q->lost) && list_empty(&q->waiting) &&

@@ -440,6 +440,21 @@ def test_a_disk_that_becomes_another_is_not_used_until_it_is_back():
         assert o.read() == (0, True)
 
 
+def test_a_write_that_waits_is_not_sent_to_a_disk_that_became_another():
+    with One("other-disk-back", reconnect_delay=2) as o:
+        disk = bytes(o.ctrl.disk)
+        o.ctrl.uuid = bytes(range(16))
+        for link in list(o.ctrl.links):
+            link.sock.shutdown(socket.SHUT_RDWR)
+        until(lambda: o.i.ctl("paths")[0]["state"] != "live", "the path to be lost", 5 * SCALE)
+        client = Client(o.i.shm)
+        got = client.queue(4).io(WRITE, client.volume("v").nsid, 0, sum(SIZES) // BLOCK, Guarded(client, SIZES).sg)
+        client.close()
+        assert got & 0x7FF == 0x082, f"status {got:#x}"
+        assert bytes(o.ctrl.disk) == disk, "it was written to"
+        assert "is another disk now" in o.volume()["why"], o.volume()
+
+
 def test_a_namespace_that_shrinks_or_goes_away_costs_nobody_else_anything():
     with One("shrinking") as o:
         o.ctrl.nr_blocks //= 2

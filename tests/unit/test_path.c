@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "initiator/hosts.h"
 #include "initiator/initiator.h"
+#include "initiator/io.h"
 #include "initiator/volume.h"
 #include "tests/lib/unit.h"
 
@@ -31,6 +32,7 @@ enum {
 
 struct job {                    /* parts of one reactor */
 	struct op op;
+	struct io io; /* of all its parts */
 	struct reactor *r;
 	struct path *path;
 	struct member *member;
@@ -47,6 +49,7 @@ static struct ring_timer tick;
 static pid_t target;
 static unsigned port;           /* 0: the target chooses */
 static char image[] = "/tmp/test_path.XXXXXX", control[80];
+static struct volume volume = { .bytes = 1 << 20 };
 static struct job jobs[REACTORS];
 static unsigned changes;
 static bool freed;
@@ -190,7 +193,7 @@ kill_target(void)
 static void
 part_ended(struct part *p, uint16_t status, uint32_t dw0)
 {
-	struct job *j = (struct job *)p->io; /* borrowed: nobody looks at it here */
+	struct job *j = container_of(p->io, struct job, io);
 
 	(void)dw0;
 	j->wrong_thread += !pthread_equal(pthread_self(), j->r->thread.thread);
@@ -221,7 +224,7 @@ job_posted(struct op *op, int res, uint32_t flags)
 		p->inl[0] = (struct iovec){ j->mem[i], JOB_LEN };
 		p->sg = p->inl;
 		p->nsg = 1;
-		p->io = (struct io *)j;
+		p->io = &j->io;
 		p->member = j->member;
 		p->done = part_ended;
 		path_send(j->r, j->path, p);
@@ -238,6 +241,7 @@ start_member_jobs(struct path *path, struct member *member, bool to_host)
 		struct job *j = &jobs[r];
 
 		j->op = (struct op){ job_posted, "test.job" };
+		j->io.vol = &volume;
 		j->r = &reactors[r];
 		j->path = path;
 		j->member = member;

@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+enum { TELL_NS = 1000000000 }; /* between two lines about errors of one volume */
+
 struct io_part { /* a part of ours, what Dataset Management sends of it, and what a stage needs */
 	struct part part;
 	struct nvme_dsm_range range;
@@ -165,6 +167,25 @@ count(struct io *io)
 	meter_hist_add(&s->latency, ring_now(r->ring) - io->started);
 }
 
+/* A line a second says whose fault it is; a dead target would fill the log otherwise. A Compare that
+ * finds a difference is no fault. */
+static void
+tell_error(const struct io *io)
+{
+	const struct member *m = &io->vol->members[io->failed_member];
+	struct volume_stats *s = &io->vol->stats[io->q->r->id];
+	uint64_t now = ring_now(io->q->r->ring);
+
+	if ((io->status & NVME_STATUS_MASK) == NVME_ST_MEDIA(NVME_SC_COMPARE_FAILED))
+		return;
+	if (s->told_at != 0 && now - s->told_at < TELL_NS)
+		return;
+	s->told_at = now;
+	log_warn("volume %s: opcode %02xh at byte %llu ended with status %03xh of member %u, %s/%u",
+	         io->vol->name, io->op, (unsigned long long)io->off, io->status & NVME_STATUS_MASK,
+	         io->failed_member, m->nqn, m->nsid);
+}
+
 static void
 io_end(struct io *io)
 {
@@ -172,9 +193,7 @@ io_end(struct io *io)
 	struct list *n;
 
 	if (io->status != 0)
-		log_debug("volume %s: opcode %02xh at byte %llu: status %03xh of member %u",
-		          io->vol->name, io->op, (unsigned long long)io->off, io->status,
-		          io->failed_member);
+		tell_error(io);
 	while ((n = list_pop_front(&io->followers))) {
 		struct io *f = list_entry(n, struct io, node);
 

@@ -90,6 +90,7 @@ struct volume_stats { /* METER_GET; one for each reactor */
 	uint64_t reads, writes, others, read_bytes, write_bytes, errors, parts, merged;
 	uint64_t staged_out, staged_in; /* bytes of VMs that the stage sent on, that it brought */
 	uint64_t stage_waits;           /* parts that waited for staging memory */
+	uint64_t told_at;               /* ring_now() of the last error that was logged */
 	struct meter_hist latency; /* ns, fetch to completion */
 };
 

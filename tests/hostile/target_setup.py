@@ -452,6 +452,7 @@ def test_a_write_that_waits_is_not_sent_to_a_disk_that_became_another():
         client.close()
         assert got & 0x7FF == 0x082, f"status {got:#x}"
         assert bytes(o.ctrl.disk) == disk, "it was written to"
+        assert f"ended with status 082h of member 0, {o.ctrl.nqn}/1" in o.i.log(), o.i.log()
         assert "is another disk now" in o.volume()["why"], o.volume()
 
 

@@ -167,8 +167,8 @@ count(struct io *io)
 	meter_hist_add(&s->latency, ring_now(r->ring) - io->started);
 }
 
-/* A line a second says whose fault it is; a dead target would fill the log otherwise. A Compare that
- * finds a difference is no fault. */
+/* A line a second says whose fault it is; a dead target would fill the log otherwise. A Compare
+ * that finds a difference is no fault. */
 static void
 tell_error(const struct io *io)
 {

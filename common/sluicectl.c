@@ -81,6 +81,8 @@ static const struct verb verbs[] = {
 	{"volume add", "NAME NQN/NSID,... [BLOCK]", "name members@ block", 0,
 	 "add a volume over these namespaces"},
 	{"volume remove", "NAME", "name", 0, "remove a volume that is no VM's disk"},
+	{"volume seal", "NAME", "name", TAKES_FORCE,
+	 "write the record by which an encrypted volume knows its key"},
 	{"vm add", "NAME VOLUME,... [UID]", "name disks@ uid#", 0,
 	 "give clients of that user these disks"},
 	{"vm remove", "NAME", "name", 0, "remove a VM, disconnect its clients"},
@@ -127,8 +129,8 @@ static const struct cli_opt opts[] = {
 	  CLI_U32, AT(queues), 1, 64 },
 	{ "depth", 0, "N", "with \"ublk add\": requests of a queue at a time, otherwise 128",
 	  CLI_U32, AT(depth), 1, 512 },
-	{ "force", 0, NULL, "with \"ublk del\": even while it is mounted", CLI_FLAG, AT(force), 0,
-	  0 },
+	{ "force", 0, NULL, "with \"ublk del\": even while it is mounted; with\n\"volume seal\": over what is no seal of this key",
+	  CLI_FLAG, AT(force), 0, 0 },
 	CLI_COMMON_OPTS,
 };
 
@@ -527,7 +529,7 @@ check_options(const struct verb *v, const struct options *o, struct err *err)
 	if ((o->queues || o->depth) && !(v->takes & TAKES_QUEUES))
 		return err_set(err, -EINVAL, "--queues and --depth go with \"ublk add\" only");
 	if (o->force && !(v->takes & TAKES_FORCE))
-		return err_set(err, -EINVAL, "--force goes with \"ublk del\" only");
+		return err_set(err, -EINVAL, "--force goes with \"ublk del\" and \"volume seal\" only");
 	if (o->watch && !(v->takes & TAKES_WATCH))
 		return err_set(err, -EINVAL, "--watch does not go with \"%s\"", v->words);
 	return 0;

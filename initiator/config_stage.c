@@ -83,7 +83,7 @@ static int
 read_encrypt(struct stage_config *cfg, const struct conf_node *n, const char *dir, struct err *err)
 {
 	static const char *const known[] = { "encrypt",     "key_file", "key_credential",
-		                             "key_keyring", "discard",  NULL };
+		                             "key_keyring", "discard",  "seal", NULL };
 	static const char *const ciphers[] = { "aes-xts", NULL };
 	unsigned cipher = 0;
 	int ret = conf_check_keys(n, known, err);
@@ -93,6 +93,8 @@ read_encrypt(struct stage_config *cfg, const struct conf_node *n, const char *di
 		ret = conf_get_word(n, "encrypt", ciphers, &cipher, err);
 	if (ret >= 0)
 		ret = conf_get_bool(n, "discard", &cfg->crypt.discard, err);
+	if (ret >= 0)
+		ret = conf_get_bool(n, "seal", &cfg->crypt.seal, err);
 	return ret < 0 ? ret : read_key(cfg, n, dir, err);
 }
 

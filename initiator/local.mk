@@ -87,6 +87,8 @@ noinst_LIBRARIES += %D%/libinitiator.a
 	%D%/sched_inner.h \
 	%D%/sched_node.c \
 	%D%/sched_wait.c \
+	%D%/seal.c \
+	%D%/seal.h \
 	%D%/split.c \
 	%D%/split.h \
 	%D%/stage.c \

@@ -38,6 +38,7 @@ struct part {
 	struct iovec *many; /* PART_SG_MAX entries, ours for ever, once a part has needed them */
 	uint8_t retries;
 	uint8_t losses; /* connections that it was lost with, on all paths */
+	bool once;        /* it ends when its connection is lost, it is not sent again */
 	bool no_timeout;  /* AER: answered when there is something to say */
 	uint64_t sent_at; /* ring_now() */
 	void (*done)(struct part *p, uint16_t status, uint32_t dw0);

@@ -157,7 +157,9 @@ queue_part_done(struct part *part, uint16_t status, uint32_t dw0)
 {
 	struct path_queue *q = part->server;
 
-	if (status == PART_LOST) {
+	if (status == PART_LOST && part->once) {
+		status = path_error;
+	} else if (status == PART_LOST) {
 		if (part->losses < LOSSES_MAX) {
 			part->losses++;
 			list_push_back(&q->lost, &part->node);
@@ -278,8 +280,13 @@ other_path(const struct path_queue *q, const struct part *part)
 static void
 queue_accept_again(struct path_queue *q, struct part *part)
 {
-	struct path *other = other_path(q, part);
+	struct path *other;
 
+	if (part->once) {
+		queue_refuse(q, part, path_error);
+		return;
+	}
+	other = other_path(q, part);
 	if (!other) {
 		queue_accept(q, part);
 		return;

@@ -43,7 +43,8 @@ stage_config_same(const struct stage_config *a, const struct stage_config *b)
 	if (a->kind == STAGE_COMPRESS)
 		return a->zstd.level == b->zstd.level && a->zstd.raw == b->zstd.raw;
 	return a->kind != STAGE_ENCRYPT ||
-	       (a->crypt.discard == b->crypt.discard && crypt_key_same(a->crypt.key, b->crypt.key));
+	       (a->crypt.discard == b->crypt.discard && a->crypt.seal == b->crypt.seal &&
+	        crypt_key_same(a->crypt.key, b->crypt.key));
 }
 
 int

@@ -39,6 +39,7 @@ struct stage_config { /* of a volume; of zeroes: it has none */
 	struct {
 		struct crypt_key *key; /* counted */
 		bool discard;          /* discards pass, and tell targets what is not used */
+		bool seal;             /* the key must prove to be right, see seal.h */
 	} crypt;
 	struct {
 		int level;

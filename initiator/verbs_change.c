@@ -7,6 +7,7 @@
 #include "initiator/verbs_table.h"
 
 #include "initiator/config.h"
+#include "initiator/seal.h"
 
 #include <errno.h>
 
@@ -61,6 +62,33 @@ verb_volume_remove(void *ctx, const struct conf_node *params, struct conf_writer
 	if (!ret)
 		ret = name_of(params, &name, err);
 	return ret ? ret : volume_remove(ctx, name, err);
+}
+
+int
+verb_volume_seal(void *ctx, const struct conf_node *params, struct conf_writer *w, struct err *err)
+{
+	const struct volume *v;
+	const char *name = "";
+	bool force = false;
+	int ret;
+
+	(void)w;
+	ret = running(ctx, err);
+	if (!ret)
+		ret = name_of(params, &name, err);
+	if (!ret)
+		ret = conf_get_bool(params, "force", &force, err);
+	if (ret < 0)
+		return ret;
+	v = volume_find(ctx, name);
+	if (!v)
+		return err_set(err, -ENOENT, "there is no volume '%s'", name);
+	if (!v->seal)
+		return err_set(err, -EINVAL, "volume '%s' has no stage with \"seal\": true", name);
+	if (v->state == VOLUME_READY && !seal_has_order(v->seal))
+		return 0; /* by this key */
+	ret = seal_order(v->seal, force, err);
+	return ret < 0 ? err_prefix(err, ret, "volume '%s'", name) : ret;
 }
 
 int

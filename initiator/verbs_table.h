@@ -24,6 +24,7 @@ VERB(discoveries);
 /* verbs_change.c */
 VERB(volume_add);
 VERB(volume_remove);
+VERB(volume_seal);
 VERB(vm_add);
 VERB(vm_remove);
 

@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "initiator/initiator.h"
+#include "initiator/seal.h"
 #include "initiator/vm.h"
 
 #include <errno.h>
@@ -66,6 +67,7 @@ volume_free(struct volume *v)
 {
 	for (unsigned i = 0; i < v->nr_members; i++)
 		member_put_paths(v->in, &v->members[i]);
+	seal_free(v->seal); /* before the stage that it uses */
 	stage_free(v->stage);
 	sched_node_free(v->qos);
 	free(v->members);
@@ -135,6 +137,8 @@ add(struct initiator *in, const struct volume_config *cfg, struct volume **ret, 
 	if (!v)
 		return err_set(err, -ENOMEM, "no memory for volume '%s'", cfg->name);
 	res = stage_new(&cfg->stage, in->nr_reactors, cfg->max_part, &v->stage, err);
+	if (!res && cfg->stage.crypt.seal && !(v->seal = seal_new(v)))
+		res = err_set(err, -ENOMEM, "no memory");
 	for (unsigned i = 0; i < v->nr_members && !res; i++)
 		res = member_find_paths(in, &v->members[i], err);
 	if (res) {
@@ -256,6 +260,8 @@ volume_remove(struct initiator *in, const char *name, struct err *err)
 	if (holder(in, v))
 		return err_set(err, -EBUSY, "volume '%s' is %s: delete that first", name,
 			       holder(in, v));
+	if (v->seal && seal_has_order(v->seal) && !in->stopping)
+		return err_set(err, -EBUSY, "volume '%s' is being sealed", name);
 	initiator_lock(in);
 	list_del(&v->node);
 	initiator_unlock(in);
@@ -279,11 +285,14 @@ volumes_settled(const struct initiator *in)
 {
 	const struct volume *v;
 
-	list_for_each(&in->volumes, v, node)
+	list_for_each(&in->volumes, v, node) {
+		if (v->seal && v->state == VOLUME_WAITING && seal_is_asking(v->seal))
+			return false;
 		for (unsigned i = 0; i < v->nr_members && v->state == VOLUME_WAITING; i++)
 			if (!member_settled(&v->members[i]) ||
 			    (v->members[i].nr_paths == 0 && !ways_settled(in)))
 				return false;
+	}
 	return true;
 }
 

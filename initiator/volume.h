@@ -7,6 +7,8 @@
  * capacity may grow. volume_remove() takes it off the list; it is freed with the last VF that has
  * it as a disk.
  *
+ * A volume with a seal (seal.h) is READY only when its key has proved to be right.
+ *
  * What can fail: no path leads to a member, a member is of another volume already (a sentence); a
  * geometry that is impossible (FAILED, why says it); a member that turns into another disk later:
  * FAILED, and no command is let through until it is back.
@@ -84,6 +86,8 @@ member_path(const struct member *m, const struct path *except)
 	return other;
 }
 
+struct seal;
+
 enum volume_state { VOLUME_WAITING, VOLUME_READY, VOLUME_FAILED };
 
 struct volume_stats { /* METER_GET; one for each reactor */
@@ -112,6 +116,7 @@ struct volume {
 	uint32_t block, max_part; /* as configured */
 	uint64_t shrunk_to;       /* the smaller capacity that was logged last; 0: none */
 	struct stage *stage;      /* ours; NULL: nothing touches its bytes */
+	struct seal *seal;        /* ours; NULL: its key need not prove to be right */
 	struct sched_node *qos;   /* ours: its limits and their books */
 	_Atomic unsigned limits;  /* of the volume, of VMs that have it, of the capacity: how many
 				     there are */

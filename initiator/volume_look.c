@@ -1,8 +1,9 @@
 /* Whether a volume is ready: what its paths learnt in Identify, held against its configuration.
  *
  * Happy path: a path tells that it changed; volume_look() asks all paths of all members; when each
- * namespace is known and the geometry fits, the volume becomes READY, once and for all. Afterwards
- * a look finds a larger capacity, or nothing new.
+ * namespace is known, the geometry fits, and the key of a volume with a seal has proved to be right,
+ * the volume becomes READY, once and for all. Afterwards a look finds a larger capacity, or nothing
+ * new.
  *
  * What can fail: members that do not fit together (FAILED until they do); a member that has become
  * another disk (FAILED until it is back: a write there would destroy what is not ours). A member
@@ -14,6 +15,7 @@
 #include "common/units.h"
 #include "initiator/front.h"
 #include "initiator/initiator.h"
+#include "initiator/seal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -167,6 +169,8 @@ judge(struct look *l, const struct volume *v)
 			 (unsigned long long)l->smallest);
 	else if (l->smallest == 0)
 		snprintf(l->wrong, sizeof(l->wrong), "its member has no blocks");
+	else if (v->seal && v->nr_members == 1 && l->smallest <= SEAL_BYTES)
+		snprintf(l->wrong, sizeof(l->wrong), "its member has no room for more than its seal");
 	else if (l->mdts < lba)
 		snprintf(l->wrong, sizeof(l->wrong),
 			 "a target takes no more than %u bytes at a time", l->mdts);
@@ -249,9 +253,26 @@ fail(struct volume *v, const char *why)
 
 	v->state = VOLUME_FAILED;
 	v->bytes = 0;
+	if (v->seal)
+		seal_forget(v->seal);
 	snprintf(v->why, sizeof(v->why), "%s", why);
 	if (news)
 		log_error("volume %s: not usable: %s", v->name, why);
+	return news;
+}
+
+/* Its key has not proved to be right: no command is let through. Returns whether that is news. */
+static bool
+wait_for_seal(struct volume *v)
+{
+	const char *why = seal_why(v->seal);
+	bool news = v->state != VOLUME_WAITING || strcmp(v->why, why) != 0;
+
+	v->state = VOLUME_WAITING;
+	v->bytes = 0;
+	snprintf(v->why, sizeof(v->why), "%s", why);
+	if (news)
+		log_info("volume %s: waits: %s", v->name, why);
 	return news;
 }
 
@@ -261,7 +282,10 @@ look(struct volume *v)
 	struct look l = {
 		.known = true, .mdts = UINT32_MAX, .smallest = UINT64_MAX, .oncs = UINT16_MAX};
 	struct geometry g;
+	uint64_t bytes;
 
+	if (v->seal)
+		seal_place(v->seal, 0, 0);
 	for (unsigned i = 0; i < v->nr_members; i++)
 		look_at_member(&l, v, &v->members[i]);
 	if (l.known)
@@ -274,14 +298,21 @@ look(struct volume *v)
 		return false;
 	}
 	split_geometry(&g, v->nr_members, v->block, VOLUME_PART_MIN);
+	bytes = split_capacity(&g, l.smallest);
+	if (v->seal) {
+		seal_place(v->seal, bytes, l.lba_shift);
+		bytes = seal_capacity(v->seal);
+		if (bytes == 0)
+			return wait_for_seal(v);
+	}
 	if (v->state == VOLUME_READY) {
 		if (l.mdts < v->geo.max_part)
 			log_error("volume %s: a path takes no more than %u bytes at a time, parts "
 				  "have up to %u; set max_part and start again",
 				  v->name, l.mdts, v->geo.max_part);
-		return change_capacity(v, split_capacity(&g, l.smallest));
+		return change_capacity(v, bytes);
 	}
-	become_ready(v, &l, split_capacity(&g, l.smallest));
+	become_ready(v, &l, bytes);
 	return true;
 }
 
@@ -310,8 +341,10 @@ volume_look(struct volume *v)
 	initiator_lock(in);
 	news = look(v);
 	initiator_unlock(in);
-	if (!news)
-		return;
-	front_volume_changed(in, v);
-	tell(v);
+	if (news) {
+		front_volume_changed(in, v);
+		tell(v);
+	}
+	if (v->seal)
+		seal_go(v->seal);
 }

@@ -5,6 +5,7 @@ XTS is done again here, from IEEE 1619, with no more of a library than AES-ECB o
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -186,6 +187,154 @@ def test_a_key_that_will_not_do_is_refused_at_its_place():
                                   capture_output=True, text=True, timeout=20, check=False)
             assert done.returncode == 1, done
             assert "initiator.json:1: volumes[0].stages[0].key_file: " in done.stderr and says in done.stderr, done.stderr
+
+
+# ---- the seal ----
+
+SEAL = 4 * K
+RIGHT, WRONG = bytes(range(64)), bytes(range(1, 65))
+NOT_YET, NO_KEY = "not sealed yet: sluicectl volume seal v", "no seal that its key opens: another key, or not sealed yet"
+
+
+def sealed(targets, key, **more):
+    return encrypted(targets, key_file(targets[0].dir, key), stage={"seal": True}, **more)
+
+
+def row(i, name="v"):
+    return next(v for v in i.ctl("volumes") if v["name"] == name)
+
+
+def waits(i, why):
+    """Until it does; no command is let through then."""
+    until(lambda: row(i)["why"] == why, why)
+    assert (row(i)["state"], row(i)["size"]) == ("waiting", 0), row(i)
+    with shm.Disk(i.shm, "v", random.Random(1)) as disk:
+        for op in (shm.READ, shm.WRITE):
+            status = disk.queue.io(op, disk.vol.nsid, 0, 1, [(disk.addr, 512)])
+            assert status & 0x7ff == 0x82, f"{status:03x}"
+
+
+def ready(i):
+    until(lambda: i.state("v") == "ready", "the volume is ready", 15)
+
+
+def refused(i, *words, says):
+    done = subprocess.run([find_program("sluicectl", "common"), "-s", i.control, "volume", "seal", *words],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and says in done.stderr, done
+
+
+def test_a_sealed_volume_knows_its_key_and_refuses_another_with_nothing_touched():
+    targets = [target(n) for n in "abc"]
+    with sealed(targets, RIGHT) as i:
+        waits(i, NOT_YET)
+        i.sluicectl("volume", "seal", "v")
+        assert i.state("v") == "ready" and row(i)["size"] == 3 * SIZE - SEAL, row(i)
+        rc, result, err = i.perf("v", "--rw", "randrw", "--bs", "16k", "--sweep", "--count", 600, "--verify")
+        assert rc == 0 and result["verify"]["wrong"] == 0, (err, result)
+        with shm.Disk(i.shm, "v", random.Random(1)) as disk:
+            end = disk.vol.size // disk.vol.block
+            for op in (shm.READ, shm.WRITE, shm.WRITE_ZEROES):
+                for lba in (end, end + SEAL // disk.vol.block - 1):
+                    assert disk.queue.io(op, disk.vol.nsid, lba, 1, [(disk.addr, 512)] if op < 3 else []) & 0x7ff == 0x80
+        check_members(i, targets, RIGHT)
+    before = raw(targets)
+    whole = blocks.flat(before, STRIPE, 3 * SIZE)
+    record = decrypt(RIGHT, whole, 512)[-512:]
+    assert before[-1][-512:] == whole[-512:] and xor(record[16:26], record[:10]) == b"SLUICESEAL"
+    with sealed(targets, WRONG) as i:
+        waits(i, NO_KEY)
+        refused(i, "v", says="neither zeroes nor a seal of this key")
+        waits(i, NO_KEY)
+    assert raw(targets) == before
+    with sealed(targets, RIGHT) as i:
+        ready(i)
+        i.sluicectl("volume", "seal", "v")
+        with shm.Disk(i.shm, "v", random.Random(1)) as disk:
+            assert disk.read(0, 64 * K) == decrypt(RIGHT, whole[:64 * K], 512)
+    assert raw(targets) == before
+    with sealed(targets, WRONG) as i:
+        i.sluicectl("volume", "seal", "--force", "v")
+        assert i.state("v") == "ready"
+    with sealed(targets, RIGHT) as i:
+        waits(i, NO_KEY)
+    stop(*targets)
+
+
+def test_what_is_no_seal_is_not_overwritten_and_only_encrypted_volumes_have_one():
+    a = target("a")
+    with encrypted([a], key_file(a.dir, RIGHT)) as i, shm.Disk(i.shm, "v", random.Random(1)) as disk:
+        disk.write(SIZE - 512, b"x" * 512)
+        refused(i, "v", says="has no stage with \"seal\": true")
+        refused(i, "w", says="there is no volume 'w'")
+    before = raw([a])
+    with sealed([a], RIGHT) as i:
+        waits(i, NO_KEY)
+        refused(i, "v", says="neither zeroes nor a seal of this key")
+        assert raw([a]) == before
+        i.sluicectl("volume", "seal", "--force", "v")
+        assert row(i)["size"] == SIZE - SEAL, row(i)
+    stop(a)
+
+
+def test_a_volume_that_grows_takes_its_seal_along():
+    a = target("a")
+    with sealed([a], RIGHT) as i:
+        i.sluicectl("volume", "seal", "v")
+        a.ctl("ns.resize", nqn=a.nqn, nsid=1, size="2M")
+        until(lambda: row(i)["size"] == 2 * SIZE - SEAL, "the volume has grown", 15)
+    with sealed([a], RIGHT) as i:
+        ready(i)
+        assert row(i)["size"] == 2 * SIZE - SEAL, row(i)
+    stop(a)
+
+
+def test_a_seal_is_asked_for_again_when_its_target_is_back_and_a_volume_may_go_meanwhile():
+    a, b = target("a"), target("b")
+    with sealed([a, b], RIGHT) as i:
+        i.sluicectl("volume", "seal", "v")
+    b.proc.send_signal(signal.SIGSTOP)
+    with sealed([a, b], RIGHT, settings={"keep_alive_tmo": 1}) as i:
+        assert i.state("v") == "waiting"
+        refused(i, "v", says="its members are not known yet")
+        b.proc.send_signal(signal.SIGCONT)
+        ready(i)
+        stage = dict(i.conf["volumes"][0]["stages"][0])
+        i.ctl("vm.remove", name="me")
+        for n in range(30):
+            i.ctl("volume.remove", name="v")
+            i.ctl("volume.add", **{**i.conf["volumes"][0], "stages": [stage]})
+        ready(i)
+        i.ctl("volume.remove", name="v")
+        i.ctl("volume.add", **{**i.conf["volumes"][0], "stages": [stage]})
+        b.kill()
+        until(lambda: any(p["state"] != "live" for p in i.ctl("paths")), "the path is lost", 15)
+        b.start()
+        ready(i)
+        i.ctl("volume.remove", name="v")
+        i.ctl("volume.add", **{**i.conf["volumes"][0], "stages": [stage]})
+    stop(a, b)
+
+
+def test_a_daemon_stops_and_a_path_ends_under_a_seal_that_is_being_written():
+    a = target("a")
+    for end in ("stop", "lost"):
+        i = sealed([a], RIGHT, settings={"keep_alive_tmo": 1})
+        waits(i, NOT_YET)
+        a.proc.send_signal(signal.SIGSTOP)
+        asking = subprocess.Popen([find_program("sluicectl", "common"), "-s", i.control, "volume", "seal", "v"],
+                                  stderr=subprocess.PIPE, text=True)
+        until(lambda: i.ctl("grants")["grants"], "the seal is asked for")
+        if end == "stop":
+            stop(i)
+        _, err = asking.communicate(timeout=60)
+        assert asking.returncode == 1 and (end == "stop" or "the path was lost" in err), err
+        a.proc.send_signal(signal.SIGCONT)
+        if end == "lost":
+            waits(i, NOT_YET)
+            stop(i)
+    assert raw([a]) == [bytes(SIZE)]
+    stop(a)
 
 
 def test_the_example_of_an_encrypted_volume_runs():

@@ -147,6 +147,8 @@ test_iconfig_a_stage_that_cannot_be_is_refused_at_its_place(void)
 		 "stages[0].key_file: ", "/nowhere/k: No such file"},
 		{VOLUME(STAGES "[{\"encrypt\":\"aes-xts\",\"key_file\":\"/k\",\"key_keyring\":\"k\"}]"),
 		 "stages[0].key_keyring: ", "is \"key_file\" already"},
+		{VOLUME(STAGES "[{\"encrypt\":\"aes-xts\",\"key_file\":\"/k\",\"seal\":\"yes\"}]"),
+		 "volumes[0].stages[0].seal: ", "true or false"},
 		{VOLUME(STAGES "[{\"encrypt\":\"aes-xts\",\"keyfile\":\"/k\"}]"),
 		 "stages[0]", "key_file"},
 		{VOLUME(STAGES "[{\"compress\":\"lz4\"}]"), "stages[0].compress: ", "zstd"},

@@ -201,6 +201,9 @@ part_ended(struct part *p, uint16_t status, uint32_t dw0)
 	j->ended++;
 }
 
+static bool once; /* all parts of the next jobs */
+static _Atomic unsigned posted;
+
 static void
 job_posted(struct op *op, int res, uint32_t flags)
 {
@@ -226,9 +229,11 @@ job_posted(struct op *op, int res, uint32_t flags)
 		p->nsg = 1;
 		p->io = &j->io;
 		p->member = j->member;
+		p->once = once;
 		p->done = part_ended;
 		path_send(j->r, j->path, p);
 	}
+	posted++;
 }
 
 /* On path, as parts of member if that is not NULL. */
@@ -395,6 +400,34 @@ test_parts_survive_a_target_that_starts_again(void)
 		check_jobs(0);
 		CHECK(path_state(p) == PATH_LIVE);
 	}
+	close_path(p);
+	kill_target();
+}
+
+static void
+test_parts_that_are_sent_once_end_with_their_connection(void)
+{
+	struct path_config cfg;
+	struct path *p;
+
+	start_target();
+	config(&cfg);
+	p = open_path(&cfg);
+	WAIT(path_state(p) == PATH_LIVE);
+	start_jobs(p, false);
+	check_jobs(0);
+	kill(target, SIGSTOP);
+	once = true;
+	posted = 0;
+	start_jobs(p, false); /* more than a queue takes: some were sent, some wait */
+	WAIT(posted == REACTORS);
+	once = false;
+	kill_target();
+	check_jobs(NVME_ST_PATH(NVME_SC_HOST_PATH_ERROR));
+	start_target();
+	WAIT(path_state(p) == PATH_LIVE);
+	start_jobs(p, true);
+	check_jobs(0);
 	close_path(p);
 	kill_target();
 }
@@ -717,6 +750,7 @@ test_discovery_tells_what_a_target_has(void)
 static const struct unit_test tests[] = {
 	UNIT_TEST(test_parts_of_three_reactors_go_over_two_queues),
 	UNIT_TEST(test_parts_survive_a_target_that_starts_again),
+	UNIT_TEST(test_parts_that_are_sent_once_end_with_their_connection),
 	UNIT_TEST(test_parts_that_wait_go_to_another_path_of_their_member_when_it_comes),
 	UNIT_TEST(test_parts_do_not_end_while_another_path_may_come_back),
 	UNIT_TEST(test_waiting_parts_fail_after_fast_io_fail_tmo_and_the_path_comes_back),

@@ -2,9 +2,12 @@
  * members, who keeps what alive. No socket, no reactor.
  */
 #include "initiator/config.h"
+#include "initiator/crypt_key.h"
 #include "initiator/discovery.h"
 #include "initiator/front_shm.h"
 #include "initiator/front_vhost.h"
+#include "initiator/hidden.h"
+#include "initiator/seal.h"
 #include "initiator/vf.h"
 #include "initiator/ways.h"
 
@@ -87,6 +90,19 @@ void
 path_want_zip(struct path *p)
 {
 	(void)p;
+}
+
+/* The command that is out: for the seals of volumes. */
+static struct part *sent;
+static struct path *sent_on;
+
+void
+path_send(struct reactor *r, struct path *p, struct part *part)
+{
+	(void)r;
+	CHECK(sent == NULL && part->once && p->state == PATH_LIVE);
+	sent = part;
+	sent_on = p;
 }
 
 enum path_state
@@ -178,6 +194,7 @@ front_volume_changed(struct initiator *i, const struct volume *v)
 /* ---- a small world ---- */
 
 static struct initiator in;
+static struct reactor reactor;
 static struct path_config hosts[4];
 
 static void
@@ -192,7 +209,8 @@ host(unsigned i, const char *nqn, const char *addr)
 static void
 world_begin(void)
 {
-	in = (struct initiator){ .lock = PTHREAD_MUTEX_INITIALIZER, .nr_reactors = 1 };
+	in = (struct initiator){ .lock = PTHREAD_MUTEX_INITIALIZER, .nr_reactors = 1,
+		                  .reactors = &reactor };
 	list_init(&in.volumes);
 	list_init(&in.paths);
 	list_init(&in.path_uses);
@@ -830,6 +848,266 @@ test_config_apply_touches_only_what_changed(void)
 	world_end();
 }
 
+/* ---- seals ---- */
+
+enum { LBA = 512 };
+
+/* Over the first n of both, with a key that begins with that byte. */
+static struct volume *
+sealed(unsigned n, uint8_t first)
+{
+	struct crypt_key *k = hidden_pages(sizeof(*k));
+	struct volume_config cfg = { .name = "v", .block = 32 << 10, .max_part = 128 << 10,
+		                     .nr_members = n, .members = both };
+	struct err err = { 0 };
+	struct volume *v = NULL;
+
+	k->refs = 1;
+	k->len = 64;
+	for (unsigned i = 0; i < 64; i++)
+		k->bytes[i] = (uint8_t)(first + i);
+	cfg.stage = (struct stage_config){ .kind = STAGE_ENCRYPT,
+		                           .staging = 1 << 20,
+		                           .crypt = { .key = k, .seal = true } };
+	if (!CHECK_EQ(volume_add(&in, &cfg, &v, &err), 0))
+		fprintf(stderr, "%s\n", err.text);
+	crypt_key_put(k);
+	return v;
+}
+
+static uint64_t
+sent_lba(void)
+{
+	return le32_get(sent->sqe.cdw10) | (uint64_t)le32_get(sent->sqe.cdw11) << 32;
+}
+
+/* The command that is out ends; block is what a read brings, and takes what a write has. */
+static void
+end_sent(uint8_t opcode, uint8_t block[LBA], uint16_t status)
+{
+	struct part *p = sent;
+
+	if (!CHECK(p != NULL))
+		abort();
+	CHECK_EQ(p->sqe.opcode, opcode);
+	CHECK_EQ(p->len, LBA);
+	CHECK_EQ(p->sg[0].iov_len, LBA);
+	if (opcode == nvme_cmd_read && status == 0)
+		memcpy(p->sg[0].iov_base, block, LBA);
+	else if (status == 0)
+		memcpy(block, p->sg[0].iov_base, LBA);
+	sent = NULL;
+	p->done(p, status, 0);
+}
+
+/* Seals v, whose block is not there yet, into block. */
+static void
+seal(struct volume *v, uint8_t block[LBA])
+{
+	struct err err;
+
+	memset(block, 0, LBA);
+	CHECK_EQ(seal_order(v->seal, false, &err), CTL_LATER);
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK(le32_get(sent->sqe.cdw12) & (uint32_t)NVME_IO_FUA << 16);
+	end_sent(nvme_cmd_write, block, 0);
+	CHECK_EQ(v->state, VOLUME_WAITING); /* it is read back first */
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK(sent == NULL);
+}
+
+static void
+test_sealed_volume_is_ready_when_its_key_has_proved_to_be_right(void)
+{
+	uint8_t block[LBA] = { 0 }, again[LBA];
+	struct volume *v;
+
+	world_begin();
+	v = sealed(2, 1);
+	identify("192.0.2.1", UINT32_MAX, &small);
+	CHECK(sent == NULL);
+	identify("192.0.2.3", UINT32_MAX, &large);
+	CHECK_EQ(v->state, VOLUME_WAITING);
+	CHECK(!volumes_settled(&in));
+	CHECK(sent_on == path_at("192.0.2.3")); /* the last member has the last block */
+	CHECK_EQ(sent_lba(), 100 * MIB / LBA - 1);
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK_EQ(v->state, VOLUME_WAITING);
+	CHECK_EQ(v->bytes, 0);
+	CHECK(strstr(v->why, "not sealed yet: sluicectl volume seal v"));
+	path_at("192.0.2.2")->state = PATH_RECONNECTING;
+	CHECK(volumes_settled(&in));
+	seal(v, block);
+	CHECK_EQ(v->state, VOLUME_READY);
+	CHECK_EQ(v->bytes, 200 * MIB - SEAL_BYTES);
+	CHECK_EQ(volume_remove(&in, "v", NULL), 0);
+	for (uint8_t key = 1; key <= 2; key++) { /* the right one, another */
+		v = sealed(2, key);
+		identify("192.0.2.1", UINT32_MAX, &small);
+		identify("192.0.2.3", UINT32_MAX, &large);
+		memcpy(again, block, LBA);
+		end_sent(nvme_cmd_read, again, 0);
+		CHECK_EQ(v->state, key == 1 ? VOLUME_READY : VOLUME_WAITING);
+		CHECK_EQ(v->bytes, key == 1 ? 200 * MIB - SEAL_BYTES : 0);
+		CHECK(key == 1 || strstr(v->why, "no seal that its key opens"));
+		CHECK_EQ(volume_remove(&in, "v", NULL), 0);
+	}
+	world_end();
+}
+
+static void
+test_seal_is_written_over_something_else_only_by_force(void)
+{
+	uint8_t block[LBA], other[LBA];
+	struct err err = { 0 };
+	struct volume *v;
+
+	world_begin();
+	memset(other, 0x5a, LBA);
+	v = sealed(1, 1);
+	identify("192.0.2.1", UINT32_MAX, &large);
+	end_sent(nvme_cmd_read, other, 0);
+	CHECK_EQ(seal_order(v->seal, false, &err), CTL_LATER);
+	CHECK_EQ(volume_remove(&in, "v", &err), -EBUSY);
+	end_sent(nvme_cmd_read, other, 0);
+	CHECK(sent == NULL);
+	CHECK_EQ(v->state, VOLUME_WAITING);
+	CHECK_EQ(seal_order(v->seal, true, &err), CTL_LATER);
+	end_sent(nvme_cmd_read, other, 0);
+	end_sent(nvme_cmd_write, block, 0);
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK_EQ(v->state, VOLUME_READY);
+	world_end();
+}
+
+static void
+test_seal_that_is_damaged_lets_no_command_through(void)
+{
+	uint8_t block[LBA], bad[LBA];
+	struct volume *v;
+
+	world_begin();
+	v = sealed(1, 1);
+	identify("192.0.2.1", UINT32_MAX, &large);
+	memset(block, 0, LBA);
+	end_sent(nvme_cmd_read, block, 0);
+	seal(v, block);
+	CHECK_EQ(v->state, VOLUME_READY);
+	for (unsigned i = 0; i < LBA; i++) {
+		unit_row("byte %u", i);
+		CHECK_EQ(volume_remove(&in, "v", NULL), 0);
+		v = sealed(1, 1);
+		identify("192.0.2.1", UINT32_MAX, &large);
+		memcpy(bad, block, LBA);
+		bad[i] ^= 0x40;
+		end_sent(nvme_cmd_read, bad, 0);
+		CHECK_EQ(v->state, VOLUME_WAITING);
+		CHECK(strstr(v->why, i < 32 ? "no seal that its key opens" : "its key is right"));
+	}
+	world_end();
+}
+
+static void
+test_seal_moves_to_the_new_end_before_clients_get_more(void)
+{
+	uint8_t block[LBA] = { 0 };
+	struct path_ns ns = large;
+	struct volume *v;
+
+	world_begin();
+	v = sealed(1, 1);
+	identify("192.0.2.1", UINT32_MAX, &ns);
+	end_sent(nvme_cmd_read, block, 0);
+	seal(v, block);
+	CHECK_EQ(v->bytes, 200 * MIB - SEAL_BYTES);
+	ns.blocks *= 2;
+	identify("192.0.2.1", UINT32_MAX, &ns);
+	CHECK_EQ(v->bytes, 200 * MIB - SEAL_BYTES);
+	CHECK_EQ(sent_lba(), 400 * MIB / LBA - 1);
+	end_sent(nvme_cmd_write, block, 0);
+	CHECK_EQ(v->bytes, 200 * MIB - SEAL_BYTES);
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK_EQ(v->bytes, 400 * MIB - SEAL_BYTES);
+	CHECK_EQ(v->state, VOLUME_READY);
+	world_end();
+}
+
+static void
+test_volume_may_go_while_its_seal_is_asked_for(void)
+{
+	uint8_t block[LBA] = { 0 };
+	struct volume *v;
+
+	world_begin();
+	sealed(1, 1);
+	v = volume("w", 1, 1); /* keeps nothing of it */
+	identify("192.0.2.1", UINT32_MAX, &large);
+	CHECK(sent != NULL);
+	CHECK_EQ(volume_remove(&in, "v", NULL), 0);
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK(sent == NULL);
+	CHECK_EQ(v->state, VOLUME_WAITING);
+	v = sealed(1, 1);
+	identify("192.0.2.1", UINT32_MAX, &large);
+	in.stopping = true; /* otherwise it would be asked again after a while */
+	end_sent(nvme_cmd_read, block, NVME_ST_PATH(NVME_SC_HOST_PATH_ERROR));
+	CHECK(sent == NULL);
+	CHECK(strstr(v->why, "could not be read: the path was lost"));
+	world_end();
+}
+
+static void
+test_seal_is_asked_for_when_a_path_works_again(void)
+{
+	uint8_t block[LBA] = { 0 };
+	struct volume *v;
+	struct path *p;
+
+	world_begin();
+	v = sealed(1, 1);
+	identify("192.0.2.1", UINT32_MAX, &large);
+	end_sent(nvme_cmd_read, block, 0);
+	seal(v, block);
+	CHECK_EQ(volume_remove(&in, "v", NULL), 0);
+	v = sealed(1, 1);
+	p = path_at("192.0.2.1");
+	p->state = PATH_RECONNECTING;
+	p->info = calloc(1, sizeof(*p->info) + sizeof(large));
+	p->info->mdts = UINT32_MAX;
+	p->info->nr_ns = 1;
+	p->info->ns[0] = large;
+	p->changed(p, p->arg); /* all is known, but nobody answers now */
+	CHECK(sent == NULL);
+	CHECK(strstr(v->why, "its seal is behind nqn.a, which is not there"));
+	p->state = PATH_LIVE;
+	p->changed(p, p->arg);
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK_EQ(v->state, VOLUME_READY);
+	world_end();
+}
+
+static void
+test_seal_is_read_anew_when_a_member_was_another_disk(void)
+{
+	struct path_ns other = large;
+	uint8_t block[LBA] = { 0 };
+	struct volume *v;
+
+	world_begin();
+	v = sealed(1, 1);
+	identify("192.0.2.1", UINT32_MAX, &large);
+	end_sent(nvme_cmd_read, block, 0);
+	seal(v, block);
+	other.uuid[0] = 9;
+	identify("192.0.2.1", UINT32_MAX, &other);
+	CHECK_EQ(v->state, VOLUME_FAILED);
+	identify("192.0.2.1", UINT32_MAX, &large);
+	CHECK_EQ(v->state, VOLUME_WAITING);
+	end_sent(nvme_cmd_read, block, 0);
+	CHECK_EQ(v->state, VOLUME_READY);
+	world_end();
+}
+
 static const struct unit_test tests[] = {
 	UNIT_TEST(test_volume_is_ready_when_every_member_was_identified),
 	UNIT_TEST(test_volume_takes_the_smallest_mdts_of_all_its_paths),
@@ -850,6 +1128,13 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_vm_opens_the_sockets_of_its_disks_and_closes_them),
 	UNIT_TEST(test_vm_that_is_removed_loses_its_clients_and_they_keep_their_disks_till_then),
 	UNIT_TEST(test_config_apply_touches_only_what_changed),
+	UNIT_TEST(test_sealed_volume_is_ready_when_its_key_has_proved_to_be_right),
+	UNIT_TEST(test_seal_is_written_over_something_else_only_by_force),
+	UNIT_TEST(test_seal_that_is_damaged_lets_no_command_through),
+	UNIT_TEST(test_seal_moves_to_the_new_end_before_clients_get_more),
+	UNIT_TEST(test_volume_may_go_while_its_seal_is_asked_for),
+	UNIT_TEST(test_seal_is_asked_for_when_a_path_works_again),
+	UNIT_TEST(test_seal_is_read_anew_when_a_member_was_another_disk),
 };
 
 int

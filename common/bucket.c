@@ -80,40 +80,59 @@ bucket_init(struct bucket *b, uint64_t rate, uint32_t burst_ms, uint64_t now)
 	store(&b->seen, (uint32_t)(now >> SEEN_SHIFT));
 }
 
-/* Debt or credit of so many tokens in the new price; what a bucket without a limit has is nothing
- * but the new burst. */
-static uint64_t
-repriced(uint64_t at, uint64_t now, uint64_t old, uint64_t price, uint64_t burst)
+/* Time of as many tokens in the new price. */
+static double
+repriced(double time, uint64_t old, uint64_t price)
 {
-	double ahead = (double)behind(now, at);
+	time *= token_time(price) / token_time(old);
+	return time > (double)BUCKET_COST_MAX ? (double)BUCKET_COST_MAX : time;
+}
+
+/* Debt or credit of as many tokens; what a bucket without a limit has is nothing but the new
+ * burst. */
+static uint64_t
+moved(uint64_t at, uint64_t now, uint64_t old, uint64_t price, uint64_t burst)
+{
+	double ahead;
 
 	if (!old || !price)
 		return now - burst;
-	ahead *= token_time(price) / token_time(old);
-	if (ahead > (double)BUCKET_COST_MAX)
-		ahead = (double)BUCKET_COST_MAX;
+	ahead = repriced((double)behind(now, at), old, price);
 	if (ahead < -(double)burst)
 		ahead = -(double)burst;
 	return now + (uint64_t)(int64_t)ahead;
 }
 
+/* What was saved beyond the burst has lapsed, whatever the next burst is. */
+static void
+lapse(struct bucket *b, uint64_t now)
+{
+	uint64_t at = load(&b->at), full = fixed(now) - load(&b->burst);
+
+	while (behind(at, full) > 0 && !swap(&b->at, &at, full))
+		;
+}
+
 void
 bucket_set(struct bucket *b, uint64_t rate, uint32_t burst_ms, uint64_t now)
 {
-	uint64_t price = price_of(rate), old = load(&b->price), at;
+	uint64_t price = price_of(rate), old = load(&b->price), at, bonus;
 	uint64_t burst = fixed(burst_ms * NS_PER_MS);
 
 	if (old == price && load(&b->burst) == burst)
 		return;
 	look(b, now);
+	lapse(b, now);
 	store(&b->burst, burst);
 	store(&b->price, price);
 	if (old == price)
 		return;
-	if (!price)
-		store(&b->bonus, 0);
 	at = load(&b->at);
-	while (!swap(&b->at, &at, repriced(at, fixed(now), old, price, burst)))
+	while (!swap(&b->at, &at, moved(at, fixed(now), old, price, burst)))
+		;
+	bonus = load(&b->bonus);
+	while (bonus > 0 &&
+	       !swap(&b->bonus, &bonus, price ? (uint64_t)repriced((double)bonus, old, price) : 0))
 		;
 }
 

@@ -52,6 +52,7 @@ unit_tests = \
 	%D%/unit/test_pdu_stream \
 	%D%/unit/test_pdu_stream_place \
 	%D%/unit/test_sched \
+	%D%/unit/test_sched_tokens \
 	%D%/unit/test_show \
 	%D%/unit/test_sluice_client \
 	%D%/unit/test_split \
@@ -86,7 +87,11 @@ initiator_ldadd = %D%/lib/libunit.a initiator/libinitiator.a $(common_libs) $(CU
 %C%_unit_test_front_ublk_LDADD = $(initiator_ldadd)
 %C%_unit_test_hosts_LDADD = $(initiator_ldadd)
 %C%_unit_test_iconfig_LDADD = $(initiator_ldadd)
+%C%_unit_test_sched_SOURCES = %D%/unit/test_sched.c $(sched_sources)
 %C%_unit_test_sched_LDADD = $(initiator_ldadd)
+%C%_unit_test_sched_tokens_SOURCES = %D%/unit/test_sched_tokens.c $(sched_sources)
+%C%_unit_test_sched_tokens_LDADD = $(initiator_ldadd)
+sched_sources = %D%/lib/sched_world.c %D%/lib/sched_world.h
 %C%_unit_test_path_LDADD = $(initiator_ldadd)
 %C%_unit_test_vblk_SOURCES = %D%/unit/test_vblk.c $(guest_sources)
 %C%_unit_test_vblk_LDADD = $(initiator_ldadd)
@@ -224,8 +229,8 @@ valgrind_tests = \
 # Speed, by tests/run-all: short runs that fail when something is wildly off.
 bench_tests = \
 	%D%/bench/smoke.sh
-EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/plots %D%/bench/candidates.py %D%/bench/measure.py %D%/bench/peers.py \
-	%D%/bench/report.py %D%/bench/run %D%/bench/shapes.py %D%/bench/stages.py %D%/bench/tail.py %D%/bench/vhost.py
+EXTRA_DIST += %D%/bench/RESULTS.md %D%/bench/plots %D%/bench/candidates.py %D%/bench/limits.py %D%/bench/measure.py \
+	%D%/bench/peers.py %D%/bench/report.py %D%/bench/run %D%/bench/shapes.py %D%/bench/stages.py %D%/bench/tail.py %D%/bench/vhost.py
 bench_sources = \
 	%D%/bench/bench.c %D%/bench/bench.h \
 	%D%/bench/link.c %D%/bench/link.h

@@ -120,6 +120,15 @@ if ! grep -q '<svg' "$dir/plots/ratio.svg" 2> /dev/null && ! grep -q 'gnuplot is
 	failed=$((failed + 1))
 fi
 
+# What limits cost: its rows, two pairs each, and their ratios.
+json_of_limits()
+{
+	timeout 60 python3 "$TOP_SRCDIR/tests/bench/limits.py" --time 0.05 --pairs 2 > "$dir/limits.md" || return 1
+	sed -n 's/^| the [^|]*| \([a-z]*\) |.*\*\*\(.*\)\*\*.*/{"load": "\1", "ratio": \2}/p' "$dir/limits.md"
+	test "$(grep -c '^| the ' "$dir/limits.md")" = 4
+}
+numbers limits ratio json_of_limits
+
 for pid in $target $initiator; do
 	kill -0 "$pid" 2> /dev/null || { echo "FAILED: a daemon died"; cat "$log" "$dir/log"; failed=$((failed + 1)); }
 done

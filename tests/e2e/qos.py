@@ -16,6 +16,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from nvmetcp import *
 from daemon import find_program
 from initiator import HOSTNQN, Initiator, Load, hosts, volume
+import rawshm
+import vhost
 
 OTHER_UID = 65534
 
@@ -116,6 +118,69 @@ def test_a_vm_on_two_volumes_has_one_limit():
         for load in loads:
             rc, _, err = load.stop()
             assert rc == 0, err
+
+
+def both_fronts_read(client, disk, done):
+    """Keeps a shared-memory queue and a virtqueue of one VM full until done(); how much each has got."""
+    queue, memory = client.queue(entries=64), client.memory(32 * 4096)
+    held, shm, ring = set(), 0, []
+    while not done():
+        while len(held) < 16:
+            held.add(queue.submit(2, 1, 8 * len(held), 8, [(memory.addr + 4096 * len(held), 4096)]))
+        ring += [disk.submit(vhost.T_IN, 8 * n, n=4096) for n in range(16 - sum(not r.done for r in ring))]
+        for cid, status in list(queue.reap().items()):
+            assert status == [0], status
+            held.remove(cid)
+            del queue.done[cid]
+            shm += 1
+        disk.reap()
+        assert all(r.status == vhost.S_OK for r in ring if r.done)
+        time.sleep(0.002)
+    return shm, sum(r.done for r in ring)
+
+
+def test_a_vm_with_a_shared_memory_queue_and_a_vhost_disk_has_one_limit():
+    rate, burst_ms = 200, 100
+    vms = [{"name": "me", "uid": os.getuid(), "disks": ["v"], "qos": {"iops": rate, "burst_ms": burst_ms}}]
+    with target() as t, Initiator(conf(t, vms), start=False) as i:
+        socket = os.path.join(i.dir, "disk.sock")
+        vms[0]["disks"].append({"volume": "w", "vhost-user-blk": socket})
+        start = time.monotonic()
+        i.start()
+        client, disk = rawshm.Client(i.shm), vhost.Disk(socket)
+        end = time.monotonic() + 2.5
+        got = both_fronts_read(client, disk, lambda: time.monotonic() > end and show(i, "me")["passed"] > 250)
+        books = show(i, "me")
+        most = rate * (time.monotonic() - start + burst_ms / 1000) + 2  # one I/O for each reactor
+        assert sum(got) <= books["passed"] <= most, (got, books, most)
+        assert min(got) >= sum(got) / 5, got     # they take turns: neither is let starve
+        disk.close()
+        client.close()
+
+
+def test_the_example_with_limits_runs():
+    """examples/qos.json with the address, sockets and users of this test."""
+    with open(os.path.join(os.environ["TOP_SRCDIR"], "examples", "qos.json"), encoding="utf-8") as f:
+        example = json.load(f)
+    nqn = example["hosts"][0]["subsystems"][0]["nqn"]
+    with Target(config({1: "ram:64M"}, nqn=nqn), nqn=nqn) as t:
+        example["hosts"][0]["subsystems"][0]["ports"][0].update(traddr=t.addr[0], trsvcid=str(t.addr[1]))
+        del example["control"], example["shm"]
+        example["vms"][0]["uid"] = os.getuid()
+        with Initiator(example) as i:
+            rows = {(r["kind"], r["name"]): r for r in i.sluicectl("qos", "show")}
+            for kind, name, limits in (
+                    ("volume", "vol0", {"iops": "20000-40000", "bandwidth": "200M-400M", "burst_ms": 10}),
+                    ("vm", "vm1", {"iops": "10000-20000", "write_bandwidth": "100M", "burst_ms": 20}),
+                    ("vm", "vm2", {"iops": "5000-20000", "bandwidth": "-"})):
+                row = rows[kind, name]
+                assert {k: row[k] for k in limits} == limits, row
+            assert i.ctl("capacity.show")[0]["iops"] == "200000"
+            rc, out, err = i.perf("vol0", "--rw", "randrw", "--qd", "64", "--time", "1")
+            assert rc == 0 and out["errors"] == 0, (out, err)
+            rows = {r["name"]: r for r in i.sluicectl("qos", "show")}
+            assert rows["vm1"]["passed"] == rows["vol0"]["passed"] == out["all"]["ops"] > 0, (rows, out)
+            assert rows["vm2"]["passed"] == 0, rows
 
 
 def test_a_target_keeps_the_rates_of_namespaces_and_hosts():

@@ -189,6 +189,31 @@ test_changes_of_the_rate_neither_give_nor_take(void)
 }
 
 static void
+test_a_refund_stays_so_many_tokens_when_the_rate_changes(void)
+{
+	bucket_init(&bucket, 100, 0, S);
+	bucket_charge(&bucket, 1, S);
+	bucket_refund(&bucket, 500);
+	bucket_set(&bucket, 10000, 0, S);
+	CHECK_EQ(drain(1, S), 500);
+	bucket_refund(&bucket, 500);
+	bucket_set(&bucket, 7, 0, S);
+	CHECK(within((double)drain(1, S), 500, 0.003));
+}
+
+static void
+test_a_longer_burst_has_to_be_saved_first(void)
+{
+	bucket_init(&bucket, 1000, 10, S);
+	bucket_set(&bucket, 1000, 1000, 60 * S);
+	CHECK(drain(1, 60 * S) <= 11);
+	bucket_init(&bucket, 1000, 10, S);
+	bucket_set(&bucket, 2000, 1000, 60 * S);
+	CHECK(drain(1, 60 * S) <= 11);
+	CHECK(drain(1, 70 * S) >= 1990);
+}
+
+static void
 test_raising_a_rate_shortens_a_debt_at_once(void)
 {
 	bucket_init(&bucket, 1024, 10, S);
@@ -320,6 +345,8 @@ static const struct unit_test tests[] = {
 	UNIT_TEST(test_a_refund_passes_beside_the_rate_and_waits_until_it_is_wanted),
 	UNIT_TEST(test_refunds_without_end_do_not_overflow),
 	UNIT_TEST(test_changes_of_the_rate_neither_give_nor_take),
+	UNIT_TEST(test_a_refund_stays_so_many_tokens_when_the_rate_changes),
+	UNIT_TEST(test_a_longer_burst_has_to_be_saved_first),
 	UNIT_TEST(test_raising_a_rate_shortens_a_debt_at_once),
 	UNIT_TEST(test_a_capped_debt_stays_below_its_bound),
 	UNIT_TEST(test_a_lease_spares_the_bucket_and_loses_nothing),

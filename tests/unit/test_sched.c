@@ -1,358 +1,7 @@
-/* The scheduler in time that is made up here: queues that always want more, on one or two reactors,
- * over paths that answer at once. What passes is counted at the path.
- */
-#include "initiator/initiator.h"
-#include "initiator/io.h"
-#include "initiator/part.h"
-#include "initiator/sched.h"
+/* The scheduler's rates, shares and order in the made-up time of tests/lib/sched_world.h. */
+#include "tests/lib/sched_world.h"
 
 #include "tests/lib/unit.h"
-
-#include <stdlib.h>
-
-#define S  UINT64_C(1000000000)
-#define MS UINT64_C(1000000)
-
-enum { REACTORS = 2, VMS = 8, VOLS = 2, QUEUES = 4096, KIB = 1024 };
-
-/* ---- a ring that is a clock ---- */
-
-static uint64_t now;
-static bool timer_set[REACTORS];
-
-static struct initiator in;
-static struct reactor reactors[REACTORS];
-
-uint64_t
-ring_now(const struct ring *r)
-{
-	(void)r;
-	return now;
-}
-
-static bool *
-is_set(const struct ring_timer *t)
-{
-	return &timer_set[container_of(t, struct reactor, sched.timer) - reactors];
-}
-
-void
-ring_timer_init(struct ring_timer *t, void (*fire)(struct ring_timer *t))
-{
-	t->fire = fire;
-	*is_set(t) = false;
-}
-
-void
-ring_timer_set(struct ring *r, struct ring_timer *t, uint64_t due)
-{
-	(void)r;
-	t->due = due;
-	*is_set(t) = true;
-}
-
-void
-ring_timer_del(struct ring_timer *t)
-{
-	*is_set(t) = false;
-}
-
-void
-ring_post(struct ring *from, struct ring *target, struct op *op)
-{
-	(void)from;
-	(void)target;
-	op->done(op, 0, 0);
-}
-
-/* Of buffer pools, which nobody has here. */
-int
-ring_buf_register(struct ring *r, void *base, size_t n)
-{
-	(void)r;
-	(void)base;
-	(void)n;
-	return -1;
-}
-
-void
-ring_buf_unregister(struct ring *r, int slot)
-{
-	(void)r;
-	(void)slot;
-}
-
-/* ---- a path that answers at once ---- */
-
-struct path {
-	enum path_state state;
-};
-
-uint32_t
-path_zip_max(const struct path *p)
-{
-	(void)p;
-	return 0;
-}
-
-enum path_state
-path_state(const struct path *p)
-{
-	return p->state;
-}
-
-struct queue {
-	struct vq vq;
-	unsigned depth, vol;
-	uint32_t bytes;
-	uint8_t op;
-	bool paused;
-	uint64_t made, passed, passed_bytes, ended, bad,
-		last; /* last: token of the last that passed */
-	bool disorder;
-};
-
-static struct path path = { PATH_LIVE };
-static struct member members[VOLS];
-static struct volume vols[VOLS];
-static struct sched_vm *vms[VMS];
-static struct vf vfs[VMS];
-static struct queue queues[QUEUES];
-static unsigned nr_queues;
-static uint8_t memory[64 * KIB];
-
-void
-path_send(struct reactor *r, struct path *p, struct part *part)
-{
-	struct queue *q = container_of(part->io->q, struct queue, vq);
-	const struct io *f;
-
-	(void)r;
-	(void)p;
-	q->disorder |= part->io->token <= q->last && part->io->op != nvme_cmd_flush;
-	if (part->io->op != nvme_cmd_flush)
-		q->last = part->io->token;
-	q->passed++;
-	q->passed_bytes += part->io->nsg ? part->io->len : 0;
-	list_for_each (&part->io->followers, f, node)
-		q->passed++;
-	part->done(part, 0, 0);
-}
-
-/* ---- queues that always want more ---- */
-
-static void
-make(struct queue *q, uint8_t op)
-{
-	struct io *io = io_get(q->vq.r);
-
-	io->q = &q->vq;
-	io->token = ++q->made;
-	io->vol = &vols[q->vol];
-	io->op = op;
-	io->fua = false;
-	io->off = q->made * q->bytes % MS;
-	io->len = op == nvme_cmd_flush ? 0 : q->bytes;
-	io->sg[0] = (struct iovec){ memory, q->bytes };
-	io->nsg = op == nvme_cmd_flush ? 0 : 1;
-	io_start(io);
-}
-
-static bool
-fetch(struct vq *vq, unsigned *free)
-{
-	struct queue *q = container_of(vq, struct queue, vq);
-
-	(void)free;
-	for (unsigned i = 0; i < 32 && !vq->ending && vq->inflight < q->depth && !vq->sched.nr_held;
-	     i++)
-		if (!q->paused)
-			make(q, q->op);
-	return true;
-}
-
-static void
-complete(struct vq *vq, struct io *io)
-{
-	struct queue *q = container_of(vq, struct queue, vq);
-
-	q->ended++;
-	q->bad += io->status != 0;
-}
-
-static void
-flush(struct vq *vq)
-{
-	(void)vq;
-}
-
-static void
-ended(struct vq *vq)
-{
-	list_del(&vq->node);
-}
-
-static const struct vq_ops ops = { .fetch = fetch, .complete = complete, .flush = flush };
-
-/* ---- the world ---- */
-
-static void
-world_begin(void)
-{
-	now = 1000 * S;
-	in = (struct initiator){ .reactors = reactors, .nr_reactors = REACTORS };
-	in.capacity = sched_node_new(REACTORS);
-	memset(vols, 0, sizeof(vols));
-	memset(vfs, 0, sizeof(vfs));
-	nr_queues = 0;
-	for (unsigned i = 0; i < REACTORS; i++) {
-		reactors[i] = (struct reactor){ .in = &in, .id = i };
-		list_init(&reactors[i].vqs);
-		sched_init(&reactors[i]);
-		CHECK_EQ(io_pool_new(&reactors[i]), 0);
-	}
-	for (unsigned i = 0; i < VOLS; i++) {
-		members[i] = (struct member){ .nsid = 1, .paths = { &path }, .nr_paths = 1 };
-		vols[i] =
-			(struct volume){ .lba_shift = 9, .members = &members[i], .nr_members = 1 };
-		vols[i].qos = sched_node_new(REACTORS);
-		vols[i].limits = 1;
-		split_geometry(&vols[i].geo, 1, VOLUME_BLOCK_MIN, 64 * KIB);
-	}
-	for (unsigned i = 0; i < VMS; i++) {
-		vms[i] = sched_vm_new(REACTORS);
-		vfs[i].qos = vms[i];
-		for (unsigned k = 0; k < VOLS; k++)
-			vfs[i].disks[k] = &vols[k], vms[i]->disk[k] = &vols[k];
-	}
-}
-
-static struct queue *
-add_queue(unsigned vm, unsigned vol, unsigned reactor, unsigned depth)
-{
-	struct queue *q = &queues[nr_queues++];
-
-	*q = (struct queue){ .depth = depth, .vol = vol, .bytes = 4 * KIB, .op = nvme_cmd_read };
-	q->vq.r = &reactors[reactor];
-	q->vq.vf = &vfs[vm];
-	q->vq.ops = &ops;
-	q->vq.ended = ended;
-	list_init(&q->vq.touched_node);
-	list_push_back(&q->vq.r->vqs, &q->vq.node);
-	return q;
-}
-
-static void
-turn(struct reactor *r)
-{
-	struct ring_timer *t = &r->sched.timer;
-
-	if (timer_set[r->id] && t->due <= now) {
-		timer_set[r->id] = false;
-		t->fire(t);
-	}
-	sched_turn(r);
-	front_poll(r);
-	io_turn(r);
-}
-
-/* One of its queues could be fetched from. */
-static bool
-has_work(const struct reactor *r)
-{
-	const struct vq *q;
-
-	list_for_each (&r->vqs, q, node)
-		if (!q->sched.nr_held && !container_of(q, const struct queue, vq)->paused)
-			return true;
-	return false;
-}
-
-/* Turns until time has moved by span. Reactors wake up late by up to late ns. */
-static void
-run(uint64_t span, uint64_t late)
-{
-	uint64_t end = now + span, random = 5;
-
-	while (now < end) {
-		uint64_t next = end;
-
-		for (unsigned i = 0; i < REACTORS; i++) {
-			turn(&reactors[i]);
-			if (has_work(&reactors[i]))
-				next = now + 1000;
-			if (timer_set[i])
-				next = MIN(next, reactors[i].sched.timer.due);
-		}
-		now = MAX(next, now + 1) + (late ? unit_random(&random) % late : 0);
-	}
-}
-
-static void
-world_end(void)
-{
-	for (unsigned i = 0; i < nr_queues; i++) {
-		queues[i].vq.ending = true;
-		CHECK(!queues[i].disorder);
-		CHECK_EQ(queues[i].bad, 0);
-	}
-	for (unsigned i = 0; i < REACTORS; i++)
-		turn(&reactors[i]);
-	for (unsigned i = 0; i < nr_queues; i++) {
-		CHECK_EQ(queues[i].vq.inflight, 0);
-		CHECK_EQ(queues[i].ended, queues[i].made);
-	}
-	for (unsigned i = 0; i < REACTORS; i++) {
-		CHECK(!heap_first(&reactors[i].sched.due));
-		CHECK(!heap_first(&reactors[i].sched.commits));
-		io_pool_free(&reactors[i]);
-	}
-	for (unsigned i = 0; i < VOLS; i++)
-		sched_node_free(vols[i].qos);
-	for (unsigned i = 0; i < VMS; i++)
-		sched_vm_put(vms[i]);
-	sched_node_free(in.capacity);
-}
-
-static void
-limit(struct sched_node *n, enum qos_kind kind, uint64_t committed, uint64_t peak)
-{
-	struct qos_config q = n->cfg;
-
-	q.limit[kind] = (struct qos_limit){ committed, peak };
-	sched_set(n, &q, now);
-	sched_kick(&in);
-}
-
-static void
-limit_vm(unsigned vm, uint64_t committed, uint64_t peak)
-{
-	limit(&vms[vm]->node, QOS_IOPS, committed, peak);
-}
-
-static bool
-near(double got, double want, double share)
-{
-	return got >= want * (1 - share) && got <= want * (1 + share);
-}
-
-/* What q passed since the counters were cleared. */
-static void
-clear(void)
-{
-	for (unsigned i = 0; i < nr_queues; i++)
-		queues[i].passed = queues[i].passed_bytes = 0;
-}
-
-static uint64_t
-sum(void)
-{
-	uint64_t n = 0;
-
-	for (unsigned i = 0; i < nr_queues; i++)
-		n += queues[i].passed;
-	return n;
-}
 
 /* ---- rates ---- */
 
@@ -367,7 +16,7 @@ test_a_vm_and_a_volume_pass_their_rate_whatever_it_is(void)
 		struct queue *q;
 
 		unit_row("%s %llu", i % 2 ? "volume" : "vm", (unsigned long long)rate);
-		world_begin();
+		world_begin(VMS);
 		q = add_queue(0, 0, 0, 64);
 		limit(i % 2 ? vols[0].qos : &vms[0]->node, QOS_IOPS, rate, rate);
 		run(S / 10, 0);
@@ -383,7 +32,7 @@ test_a_rate_of_bytes_counts_payload_alone(void)
 {
 	struct queue *q;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 8);
 	q->bytes = 64 * KIB;
 	limit(vols[0].qos, QOS_BANDWIDTH, 10 << 20, 10 << 20);
@@ -399,7 +48,7 @@ test_reads_and_writes_have_limits_of_their_own(void)
 {
 	struct queue *r, *w;
 
-	world_begin();
+	world_begin(VMS);
 	r = add_queue(0, 0, 0, 8);
 	w = add_queue(0, 0, 0, 8);
 	w->op = nvme_cmd_write;
@@ -418,7 +67,7 @@ test_both_levels_count_and_the_tighter_one_decides(void)
 {
 	struct queue *a, *b;
 
-	world_begin();
+	world_begin(VMS);
 	a = add_queue(0, 0, 0, 8);
 	b = add_queue(1, 0, 1, 8);
 	limit(vols[0].qos, QOS_IOPS, 1000, 1000);
@@ -437,7 +86,7 @@ test_a_vm_on_two_volumes_and_two_reactors_has_one_limit(void)
 {
 	struct queue *a, *b;
 
-	world_begin();
+	world_begin(VMS);
 	a = add_queue(0, 0, 0, 256);
 	b = add_queue(0, 1, 1, 1);
 	limit_vm(0, 10000, 10000);
@@ -462,7 +111,7 @@ test_vms_share_a_volume_by_what_is_committed_to_them(void)
 		struct queue *q[3];
 
 		unit_row("%llu on %u reactors", (unsigned long long)rate, i % 2 + 1);
-		world_begin();
+		world_begin(VMS);
 		limit(vols[0].qos, QOS_IOPS, rate, rate);
 		for (unsigned k = 0; k < 3; k++) {
 			q[k] = add_queue(k, 0, i % 2 ? k % 2 : 0, 32);
@@ -484,7 +133,7 @@ test_shares_do_not_depend_on_depth_or_number_of_queues(void)
 	uint64_t many = 0;
 	struct queue *one;
 
-	world_begin();
+	world_begin(VMS);
 	limit(vols[0].qos, QOS_IOPS, 10000, 10000);
 	limit_vm(0, 5000, 20000);
 	limit_vm(1, 5000, 20000);
@@ -504,7 +153,7 @@ test_depth_one_beside_depth_256_in_one_vm_takes_turns(void)
 {
 	struct queue *one, *deep;
 
-	world_begin();
+	world_begin(VMS);
 	one = add_queue(0, 0, 0, 1);
 	deep = add_queue(0, 0, 0, 256);
 	limit_vm(0, 1000, 1000);
@@ -520,7 +169,7 @@ test_who_pauses_saves_nothing_and_loses_nothing(void)
 {
 	struct queue *a, *b;
 
-	world_begin();
+	world_begin(VMS);
 	limit(vols[0].qos, QOS_IOPS, 1000, 1000);
 	limit_vm(0, 500, 10000);
 	limit_vm(1, 500, 10000);
@@ -540,7 +189,7 @@ test_who_pauses_saves_nothing_and_loses_nothing(void)
 static void
 test_thousands_of_queues_all_get_their_turn(void)
 {
-	world_begin();
+	world_begin(VMS);
 	limit(vols[0].qos, QOS_IOPS, 100000, 100000);
 	for (unsigned i = 0; i < 500; i++)
 		add_queue(i % VMS, 0, i % 2, 4);
@@ -560,7 +209,7 @@ test_committed_rates_hold_while_another_wants_its_peak(void)
 {
 	struct queue *a, *b;
 
-	world_begin();
+	world_begin(VMS);
 	limit(in.capacity, QOS_IOPS, 10000, 10000);
 	limit_vm(0, 2000, 2000);
 	limit_vm(1, 1000, 50000);
@@ -579,7 +228,7 @@ test_idle_capacity_is_shared_by_weight(void)
 {
 	struct queue *a, *b;
 
-	world_begin();
+	world_begin(VMS);
 	limit(in.capacity, QOS_IOPS, 10000, 10000);
 	limit_vm(0, 1000, 50000);
 	limit_vm(1, 3000, 50000);
@@ -599,7 +248,7 @@ test_what_is_committed_passes_though_capacity_is_short(void)
 {
 	struct queue *a, *b;
 
-	world_begin();
+	world_begin(VMS);
 	limit(in.capacity, QOS_IOPS, 1000, 1000);
 	limit_vm(0, 2000, 4000);
 	limit_vm(1, 0, 4000);
@@ -625,7 +274,7 @@ test_a_flush_is_never_held(void)
 {
 	struct queue *q;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 4);
 	limit_vm(0, 1, 1);
 	run(S / 10, 0);
@@ -641,7 +290,7 @@ test_a_queue_that_holds_is_not_fetched_from(void)
 {
 	struct queue *q;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 256);
 	limit_vm(0, 1, 1);
 	run(S / 2, 0);
@@ -656,7 +305,7 @@ test_held_commands_of_a_queue_that_ends_end_at_once(void)
 {
 	struct queue *q;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 1);
 	limit(&vms[0]->node, QOS_BANDWIDTH, KIB, KIB);
 	q->bytes = 64 * KIB;
@@ -675,7 +324,7 @@ test_held_commands_of_a_queue_that_drains_go_and_are_paid_back(void)
 {
 	struct queue *q, *other;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 1);
 	other = add_queue(0, 0, 0, 1);
 	other->paused = true;
@@ -703,7 +352,7 @@ test_a_volume_that_nothing_limits_is_not_looked_at(void)
 {
 	struct queue *q;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 64);
 	limit_vm(0, 1, 1);
 	atomic_store(&vols[0].limits, 0);
@@ -721,7 +370,7 @@ test_changes_work_at_once(void)
 {
 	struct queue *q;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 1, 8);
 	limit_vm(0, 1, 1);
 	run(S / 2, 0);
@@ -747,7 +396,7 @@ test_thousands_of_changes_give_no_token_away(void)
 	struct queue *q;
 	double due = 0;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 64);
 	limit_vm(0, 1000, 1000);
 	run(S, 0);
@@ -768,7 +417,7 @@ test_a_refund_lets_so_many_more_pass(void)
 {
 	struct queue *q;
 
-	world_begin();
+	world_begin(VMS);
 	q = add_queue(0, 0, 0, 64);
 	limit_vm(0, 100, 100);
 	run(S, 0);
@@ -790,7 +439,7 @@ test_merged_writes_are_charged_as_the_one_command_they_became(void)
 	struct queue *q;
 	int64_t before;
 
-	world_begin();
+	world_begin(VMS);
 	vols[0].merge = true;
 	q = add_queue(0, 0, 0, 4);
 	q->op = nvme_cmd_write;
@@ -813,7 +462,7 @@ test_no_token_is_made_or_lost(void)
 	uint64_t random = 11, passed, went = 0, counted = 0, start;
 	double due;
 
-	world_begin();
+	world_begin(VMS);
 	limit(vols[0].qos, QOS_BANDWIDTH, 50 << 20, 50 << 20);
 	limit(vols[0].qos, QOS_IOPS, 20000, 20000);
 	for (unsigned i = 0; i < 12; i++) {

@@ -1,9 +1,9 @@
 /* Whether a volume is ready: what its paths learnt in Identify, held against its configuration.
  *
  * Happy path: a path tells that it changed; volume_look() asks all paths of all members; when each
- * namespace is known, the geometry fits, and the key of a volume with a seal has proved to be right,
- * the volume becomes READY, once and for all. Afterwards a look finds a larger capacity, or nothing
- * new.
+ * namespace is known, the geometry fits, and the key of a volume with a seal has proved to be
+ * right, the volume becomes READY, once and for all. Afterwards a look finds a larger capacity, or
+ * nothing new.
  *
  * What can fail: members that do not fit together (FAILED until they do); a member that has become
  * another disk (FAILED until it is back: a write there would destroy what is not ours). A member

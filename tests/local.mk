@@ -218,7 +218,9 @@ interop_tests = \
 threaded_tests = \
 	%D%/unit/test_front_shm \
 	%D%/unit/test_path
-memcheck_tests = $(filter-out $(threaded_tests),$(unit_tests))
+# Minutes in valgrind; sanitizers see it, too.
+long_tests = %D%/unit/test_sched_tokens
+memcheck_tests = $(filter-out $(threaded_tests) $(long_tests),$(unit_tests))
 
 # Those of proto_tests that "make check-valgrind" repeats with the daemon under valgrind.
 valgrind_tests = \

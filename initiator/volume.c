@@ -150,14 +150,6 @@ add(struct initiator *in, const struct volume_config *cfg, struct volume **ret, 
 	return 0;
 }
 
-static void
-want_zip(struct volume *v)
-{
-	for (unsigned i = 0; i < v->nr_members; i++)
-		for (unsigned k = 0; k < v->members[i].nr_paths; k++)
-			path_want_zip(v->members[i].paths[k]);
-}
-
 int
 volume_add(struct initiator *in, const struct volume_config *cfg, struct volume **ret,
 	   struct err *err)
@@ -168,8 +160,8 @@ volume_add(struct initiator *in, const struct volume_config *cfg, struct volume 
 	initiator_lock(in);
 	res = add(in, cfg, &v, err);
 	initiator_unlock(in);
-	if (!res && cfg->stage.kind == STAGE_COMPRESS)
-		want_zip(v);
+	if (!res)
+		volume_tell_paths(v);
 	paths_settle(in);
 	if (res)
 		return res;

@@ -163,6 +163,8 @@ void volumes_cut_off(struct initiator *in);
 /* volume_paths.c: paths are shared by the volumes whose members lie behind them. */
 int member_find_paths(struct initiator *in, struct member *m, struct err *err);
 void member_put_paths(struct initiator *in, struct member *m);
+/* What v wants of the targets behind its paths: to compress. Reactor 0, without the lock. */
+void volume_tell_paths(const struct volume *v);
 void
 paths_settle(struct initiator *in); /* starts new ones, stops those nobody uses; without the lock */
 

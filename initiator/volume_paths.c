@@ -214,6 +214,17 @@ uses(const struct volume *v, const struct path *p)
 	return false;
 }
 
+void
+volume_tell_paths(const struct volume *v)
+{
+	if (!v->stage || v->stage->cfg.kind != STAGE_COMPRESS)
+		return;
+	for (unsigned i = 0; i < v->nr_members; i++)
+		for (unsigned k = 0; k < v->members[i].nr_paths; k++)
+			if (v->members[i].paths[k])
+				path_want_zip(v->members[i].paths[k]);
+}
+
 static void
 changed(struct path *p, void *arg)
 {
@@ -249,6 +260,7 @@ volumes_follow(struct initiator *in)
 				log_error("volume %s: %s", v->name, err.text);
 		}
 		initiator_unlock(in);
+		volume_tell_paths(v);
 		volume_look(v); /* for what it waits */
 	}
 	paths_settle(in);

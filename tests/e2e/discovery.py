@@ -80,6 +80,18 @@ def test_paths_come_and_go_with_the_ports_of_a_target_under_load():
             assert "nobody tells of it any more" in i.log()
 
 
+def test_a_way_that_is_discovered_later_compresses_as_its_volume_wants():
+    disc = free_port()
+    with Target(config({1: "ram:64M"}, nqn=A, sluice={"discovery_port": disc}), nqn=A) as t:
+        with Initiator({"hosts": discovery(disc), "vms": me("v"),
+                        "volumes": [volume("v", t, stages=[{"compress": "zstd", "level": 1}])]}) as i:
+            until(lambda: i.state("v") == "ready", "the volume", 10 * SCALE)
+            rc, _, err = i.perf("v", "--rw", "randrw", "--verify", "--compressible", 75, "--count", 500)
+            assert rc == 0, err
+            got = i.ctl("stats")["volumes"][0]["compression"]
+            assert 0 < got["write_wire_bytes"] < got["write_raw_bytes"], got
+
+
 def test_a_path_that_nobody_tells_of_is_kept_while_it_works_and_while_it_is_the_only_one():
     disc = free_port()
     conf = config({1: "ram:64M"}, nqn=A, hosts=[HOSTNQN], sluice={"discovery_port": disc})

@@ -2,62 +2,13 @@
  * it ends once. No socket, no ring that runs.
  */
 #include "initiator/initiator.h"
-#include "initiator/io.h"
-#include "initiator/part.h"
 
+#include "tests/lib/made_path.h"
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>
 
 enum { LBA = 512, PART = 4096, BIG = 1 << 20 };
-
-/* ---- paths ---- */
-
-struct path {
-	enum path_state state;
-	struct list sent; /* part.node: what the path has, in order */
-	unsigned nr_sent, nr_ended;
-};
-
-uint32_t
-path_zip_max(const struct path *p)
-{
-	(void)p;
-	return 0;
-}
-
-enum path_state
-path_state(const struct path *p)
-{
-	return p->state;
-}
-
-void
-path_send(struct reactor *r, struct path *p, struct part *part)
-{
-	(void)r;
-	list_push_back(&p->sent, &part->node);
-	p->nr_sent++;
-}
-
-static unsigned
-in_flight(const struct path *p)
-{
-	return p->nr_sent - p->nr_ended;
-}
-
-static bool
-path_end_one(struct path *p, uint16_t status)
-{
-	struct list *n = list_pop_front(&p->sent);
-	struct part *part = n ? list_entry(n, struct part, node) : NULL;
-
-	if (!part)
-		return false;
-	p->nr_ended++;
-	part->done(part, status, 0);
-	return true;
-}
 
 /* ---- a small world: one reactor, one queue, two volumes of one member each ---- */
 
@@ -95,7 +46,6 @@ world_begin(void)
 
 	memset(vols, 0, sizeof(vols));
 	memset(members, 0, sizeof(members));
-	memset(path_of, 0, sizeof(path_of));
 	reactor = (struct reactor){ .in = &in };
 	if (!CHECK_EQ(ring_new(&cfg, &reactor.ring, &err), 0))
 		exit(1);
@@ -103,8 +53,7 @@ world_begin(void)
 	queue = (struct vq){ .r = &reactor, .ops = &ops };
 	list_init(&queue.touched_node);
 	for (unsigned i = 0; i < 2; i++) {
-		path_of[i].state = PATH_LIVE;
-		list_init(&path_of[i].sent);
+		made_path_init(&path_of[i], 0, LBA);
 		members[i] = (struct member){ .nsid = 1, .paths = { &path_of[i] }, .nr_paths = 1 };
 		vols[i].lba_shift = 9;
 		vols[i].members = &members[i];
@@ -145,8 +94,7 @@ start_read(struct volume *vol, uint64_t len)
 static void
 end_all(struct path *p, uint16_t with)
 {
-	while (path_end_one(p, with))
-		;
+	made_path_end_all(p, 1, with);
 	io_turn(&reactor);
 }
 
@@ -165,7 +113,7 @@ test_parts_that_wait_for_a_dead_target_leave_parts_for_others(void)
 	io_turn(&reactor);
 	CHECK_EQ(completed, 0);
 	CHECK(start_read(&vols[1], PART));
-	CHECK_EQ(in_flight(&path_of[1]), 1);
+	CHECK_EQ(made_path_in_flight(&path_of[1]), 1);
 	end_all(&path_of[1], 0);
 	CHECK_EQ(completed, 1);
 	CHECK_EQ(status, 0);
@@ -185,7 +133,7 @@ test_a_large_command_goes_on_as_its_parts_end(void)
 
 	world_begin();
 	CHECK(start_read(&vols[0], BIG));
-	CHECK_EQ(in_flight(p), IO_PARTS);
+	CHECK_EQ(made_path_in_flight(p), IO_PARTS);
 	while ((n = list_first(&p->sent))) {
 		const struct part *part = list_entry(n, struct part, node);
 		unsigned at = le32_get(part->sqe.cdw10) / (PART / LBA);
@@ -193,9 +141,9 @@ test_a_large_command_goes_on_as_its_parts_end(void)
 		twice += seen[at];
 		seen[at] = true;
 		CHECK(part->sg[0].iov_base == memory + (size_t)at * PART);
-		CHECK(in_flight(p) <= IO_PARTS);
+		CHECK(made_path_in_flight(p) <= IO_PARTS);
 		CHECK_EQ(completed, 0);
-		path_end_one(p, 0);
+		made_path_end_one(p, 0);
 		io_turn(&reactor);
 	}
 	CHECK_EQ(twice, 0);
@@ -212,9 +160,9 @@ test_the_first_error_of_a_part_is_the_commands_and_it_ends_once(void)
 
 	world_begin();
 	CHECK(start_read(&vols[0], BIG));
-	path_end_one(p, 0);
-	path_end_one(p, NVME_SC_DATA_XFER_ERROR);
-	path_end_one(p, NVME_SC_INTERNAL);
+	made_path_end_one(p, 0);
+	made_path_end_one(p, NVME_SC_DATA_XFER_ERROR);
+	made_path_end_one(p, NVME_SC_INTERNAL);
 	io_turn(&reactor);
 	CHECK_EQ(completed, 0);
 	end_all(p, 0);
@@ -244,8 +192,8 @@ test_a_part_that_may_pass_is_sent_again_but_not_for_ever(void)
 	world_begin();
 	CHECK(start_read(&vols[0], PART));
 	for (unsigned i = 0; i < IO_RETRIES; i++)
-		CHECK(path_end_one(p, NVME_SC_NS_NOT_READY));
-	CHECK_EQ(in_flight(p), 1);
+		CHECK(made_path_end_one(p, NVME_SC_NS_NOT_READY));
+	CHECK_EQ(made_path_in_flight(p), 1);
 	end_all(p, NVME_SC_NS_NOT_READY);
 	CHECK_EQ(p->nr_sent, IO_RETRIES + 1);
 	CHECK_EQ(completed, 1);
@@ -275,7 +223,7 @@ test_small_writes_that_touch_become_one_command_and_end_each(void)
 	CHECK_EQ(p->nr_sent, 0);
 	io_turn(&reactor);
 	CHECK_EQ(p->nr_sent, 1);
-	CHECK_EQ(list_entry(list_first(&p->sent), struct part, node)->len, 2 * LBA);
+	CHECK_EQ(made_path_first(p)->len, 2 * LBA);
 	end_all(p, 0);
 	CHECK_EQ(completed, 2);
 	world_end();

@@ -2,10 +2,9 @@
  * place on the volume. Paths are made up here, and carry commands out on images of the members.
  */
 #include "initiator/initiator.h"
-#include "initiator/io.h"
-#include "initiator/part.h"
 #include "initiator/stage.h"
 
+#include "tests/lib/made_path.h"
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>
@@ -110,71 +109,16 @@ static const struct stage_ops marking_ops = {
 	.allows = marking_allows,
 };
 
-/* ---- paths, that carry out ---- */
-
-struct path {
-	unsigned nr;
-	enum path_state state;
-	struct list sent; /* part.node: what the path has, in order */
-	unsigned nr_sent;
-	uint8_t *image;
-};
-
 static uint8_t memory[BIG + 4 * IO_SG_MAX], want[MEMBERS * IMAGE];
 
-uint32_t
-path_zip_max(const struct path *p)
+/* No target ever sees memory of the VM. */
+static void
+look(const struct part *part)
 {
-	(void)p;
-	return 0;
-}
-
-enum path_state
-path_state(const struct path *p)
-{
-	return p->state;
-}
-
-void
-path_send(struct reactor *r, struct path *p, struct part *part)
-{
-	(void)r;
 	for (unsigned i = 0; i < part->nsg; i++)
 		if ((uint8_t *)part->sg[i].iov_base >= memory &&
 		    (uint8_t *)part->sg[i].iov_base < memory + sizeof(memory))
 			wrong_places++;
-	list_push_back(&p->sent, &part->node);
-	p->nr_sent++;
-}
-
-static void
-carry_out(struct path *p, struct part *part)
-{
-	uint8_t *at = p->image + (uint64_t)le32_get(part->sqe.cdw10) * LBA;
-
-	for (unsigned i = 0; i < part->nsg; i++) {
-		void *mem = part->sg[i].iov_base;
-
-		if (part->to_host)
-			memcpy(mem, at, part->sg[i].iov_len);
-		else
-			memcpy(at, mem, part->sg[i].iov_len);
-		at += part->sg[i].iov_len;
-	}
-}
-
-static bool
-path_end_one(struct path *p, uint16_t status)
-{
-	struct list *n = list_pop_front(&p->sent);
-	struct part *part = n ? list_entry(n, struct part, node) : NULL;
-
-	if (!part)
-		return false;
-	if (status == 0)
-		carry_out(p, part);
-	part->done(part, status, 0);
-	return true;
 }
 
 /* ---- a small world: one reactor, one queue; vols[0] striped and staged, vols[1] has one member
@@ -223,8 +167,8 @@ world_begin(uint32_t nr, uint32_t max_part, uint64_t staging)
 	queue = (struct vq){ .r = &reactor, .ops = &ops };
 	list_init(&queue.touched_node);
 	for (unsigned i = 0; i <= MEMBERS; i++) {
-		path_of[i] = (struct path){ i, PATH_LIVE, { 0 }, 0, calloc(1, IMAGE) };
-		list_init(&path_of[i].sent);
+		made_path_init(&path_of[i], IMAGE, LBA);
+		path_of[i].look = look;
 		members[i] = (struct member){ .nsid = 1, .paths = { &path_of[i] }, .nr_paths = 1 };
 	}
 	vols[0] = (struct volume){
@@ -243,7 +187,7 @@ world_begin(uint32_t nr, uint32_t max_part, uint64_t staging)
 static void
 world_end(void)
 {
-	CHECK_EQ(wrong_places, 0); /* no target ever sees memory of the VM */
+	CHECK_EQ(wrong_places, 0);
 	CHECK_EQ(queue.inflight, 0);
 	CHECK_EQ(buf_pool_used(marking.pools[0]), 0);
 	stage_fini(&marking);
@@ -251,7 +195,7 @@ world_end(void)
 	io_pool_free(&reactor);
 	ring_free(reactor.ring);
 	for (unsigned i = 0; i <= MEMBERS; i++)
-		free(path_of[i].image);
+		made_path_fini(&path_of[i]);
 }
 
 static struct io *
@@ -276,34 +220,18 @@ start(struct volume *vol, uint8_t op, uint64_t off, uint64_t len)
 	io_start(make_io(vol, op, off, len));
 }
 
-/* Scatters the io's memory; small: pieces far smaller than a block. */
+/* small: pieces far smaller than a block. */
 static void
 scatter(struct io *io, bool small)
 {
-	uint8_t *at = memory;
-	uint64_t left = io->len;
-
-	for (io->nsg = 0; left > 0; io->nsg++) {
-		uint64_t n = io->nsg == IO_SG_MAX - 1 ? left : 1 + rnd(small ? 200 : 5000);
-
-		n = MIN(n, left);
-		io->sg[io->nsg] = (struct iovec){ at, n };
-		at += n + rnd(4);
-		left -= n;
-	}
+	made_scatter(io, memory, small ? 200 : 5000, &seed);
 }
 
 /* All that the paths have, and what that brings, ends. */
 static void
 end_all(uint16_t with)
 {
-	bool more = true;
-
-	while (more) {
-		more = false;
-		for (unsigned i = 0; i <= MEMBERS; i++)
-			more |= path_end_one(&path_of[i], with);
-	}
+	made_path_end_all(path_of, MEMBERS + 1, with);
 	io_turn(&reactor);
 }
 
@@ -377,11 +305,11 @@ test_a_part_that_is_sent_again_is_transformed_once(void)
 	world_begin(1, PART, 1 << 20);
 	memset(memory, 7, PART);
 	start(&vols[0], nvme_cmd_write, 0, PART);
-	mem = list_entry(list_first(&path_of[0].sent), struct part, node)->sg->iov_base;
+	mem = made_path_first(&path_of[0])->sg->iov_base;
 	memcpy(first, mem, PART);
 	memset(memory, 8, PART); /* the VM changes its mind */
 	for (unsigned i = 0; i < IO_RETRIES; i++)
-		path_end_one(&path_of[0], NVME_SC_NS_NOT_READY);
+		made_path_end_one(&path_of[0], NVME_SC_NS_NOT_READY);
 	CHECK_EQ(path_of[0].nr_sent, IO_RETRIES + 1);
 	CHECK_EQ(outs, 1);
 	CHECK_MEM(mem, first, PART);
@@ -398,7 +326,7 @@ test_memory_of_the_vm_is_written_only_when_the_read_has_ended_well(void)
 	world_begin(1, PART, 1 << 20);
 	memset(memory, 0, PART);
 	start(&vols[0], nvme_cmd_read, 0, PART);
-	memset(list_entry(list_first(&path_of[0].sent), struct part, node)->sg->iov_base, 0xff,
+	memset(made_path_first(&path_of[0])->sg->iov_base, 0xff,
 	       PART);
 	end_all(NVME_SC_DATA_XFER_ERROR);
 	CHECK_EQ(status, NVME_SC_DATA_XFER_ERROR);
@@ -423,7 +351,7 @@ test_parts_wait_in_order_for_staging_memory_and_all_of_it_is_used(void)
 	while ((n = list_first(&p->sent))) {
 		CHECK_EQ(le32_get(list_entry(n, struct part, node)->sqe.cdw10),
 		         next++ * (PART / LBA));
-		path_end_one(p, 0);
+		made_path_end_one(p, 0);
 		CHECK(buf_pool_used(marking.pools[0]) <= 4 * PART);
 	}
 	io_turn(&reactor);
@@ -441,7 +369,7 @@ test_a_volume_whose_target_is_dead_leaves_the_staging_memory_of_others(void)
 	for (unsigned i = 0; i < 100; i++)
 		start(&vols[0], nvme_cmd_write, 0, BIG);
 	start(&vols[1], nvme_cmd_write, 0, BIG);
-	while (path_end_one(&path_of[MEMBERS], 0))
+	while (made_path_end_one(&path_of[MEMBERS], 0))
 		;
 	io_turn(&reactor);
 	CHECK_EQ(path_of[0].nr_sent, 1);

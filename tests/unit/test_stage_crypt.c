@@ -3,10 +3,9 @@
  */
 #include "initiator/crypt_key.h"
 #include "initiator/initiator.h"
-#include "initiator/io.h"
-#include "initiator/part.h"
 #include "initiator/stage_crypt.h"
 
+#include "tests/lib/made_path.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -30,54 +29,6 @@ unhex(uint8_t *dst, const char *hex)
 
 	for (; sscanf(hex, "%2x", &byte) == 1; hex += 2)
 		*dst++ = (uint8_t)byte;
-}
-
-/* ---- paths ---- */
-
-struct path {
-	struct list sent;
-	uint8_t *image; /* NULL: what is sent is only kept */
-	unsigned lba;
-};
-
-uint32_t
-path_zip_max(const struct path *p)
-{
-	(void)p;
-	return 0;
-}
-
-enum path_state
-path_state(const struct path *p)
-{
-	(void)p;
-	return PATH_LIVE;
-}
-
-void
-path_send(struct reactor *r, struct path *p, struct part *part)
-{
-	(void)r;
-	list_push_back(&p->sent, &part->node);
-}
-
-static struct part *
-first(const struct path *p)
-{
-	return list_entry(list_first(&p->sent), struct part, node);
-}
-
-static void
-carry_out(struct path *p, struct part *part)
-{
-	uint64_t at = (uint64_t)le32_get(part->sqe.cdw10) * p->lba;
-
-	if (!p->image || part->len == 0)
-		return;
-	if (part->to_host)
-		memcpy(part->sg->iov_base, p->image + at, part->len);
-	else
-		memcpy(p->image + at, part->sg->iov_base, part->len);
 }
 
 /* ---- a world of one volume ---- */
@@ -126,8 +77,7 @@ world_begin(uint32_t nr, unsigned shift, const char *key_hex, bool discard)
 	queue = (struct vq){ .r = &reactor, .ops = &ops };
 	list_init(&queue.touched_node);
 	for (unsigned i = 0; i < nr; i++) {
-		path_of[i] = (struct path){ .image = calloc(1, IMAGE), .lba = 1u << shift };
-		list_init(&path_of[i].sent);
+		made_path_init(&path_of[i], IMAGE, 1u << shift);
 		members[i] = (struct member){ .nsid = 1, .paths = { &path_of[i] }, .nr_paths = 1 };
 	}
 	key = (struct crypt_key){ .refs = 2, .len = strlen(key_hex) / 2 };
@@ -147,7 +97,7 @@ world_end(void)
 	io_pool_free(&reactor);
 	ring_free(reactor.ring);
 	for (unsigned i = 0; i < vol.nr_members; i++)
-		free(path_of[i].image);
+		made_path_fini(&path_of[i]);
 }
 
 static struct io *
@@ -169,37 +119,13 @@ make_io(uint8_t op, uint64_t off, uint64_t len)
 static void
 scatter(struct io *io, unsigned most)
 {
-	uint8_t *at = memory;
-	uint64_t left = io->len;
-
-	for (io->nsg = 0; left > 0; io->nsg++) {
-		uint64_t n = io->nsg == IO_SG_MAX - 1 ? left : 1 + rnd(most);
-
-		n = MIN(n, left);
-		io->sg[io->nsg] = (struct iovec){ at, n };
-		at += n + rnd(4);
-		left -= n;
-	}
+	made_scatter(io, memory, most, &seed);
 }
 
 static void
 end_all(void)
 {
-	bool more = true;
-
-	while (more) {
-		more = false;
-		for (unsigned i = 0; i < vol.nr_members; i++) {
-			struct list *n = list_pop_front(&path_of[i].sent);
-			struct part *part = n ? list_entry(n, struct part, node) : NULL;
-
-			if (!part)
-				continue;
-			more = true;
-			carry_out(&path_of[i], part);
-			part->done(part, 0, 0);
-		}
-	}
+	made_path_end_all(path_of, vol.nr_members, 0);
 	io_turn(&reactor);
 }
 
@@ -246,19 +172,18 @@ test_a_block_is_what_ieee_1619_makes_of_it_with_its_lba_as_the_sequence_number(v
 		unhex(head, v->head);
 		unhex(tail, v->tail);
 		world_begin(1, 9, v->key, false);
-		free(path_of[0].image);
-		path_of[0].image = NULL;
+		made_path_fini(&path_of[0]); /* LBAs like these are on no image */
 		for (unsigned k = 0; k < 512; k++)
 			memory[k] = (uint8_t)k;
 		io_start(make_io(nvme_cmd_write, v->lba * 512, 512));
-		sent = first(&path_of[0])->sg->iov_base;
+		sent = made_path_first(&path_of[0])->sg->iov_base;
 		CHECK_MEM(sent, head, 16);
 		CHECK_MEM(sent + 496, tail, 16);
 		memcpy(want, sent, 512);
 		end_all();
 		memset(memory, 0, 512);
 		io_start(make_io(nvme_cmd_read, v->lba * 512, 512));
-		memcpy(first(&path_of[0])->sg->iov_base, want, 512);
+		memcpy(made_path_first(&path_of[0])->sg->iov_base, want, 512);
 		end_all();
 		for (unsigned k = 0; k < 512; k++)
 			want[k] = (uint8_t)k;
@@ -340,7 +265,7 @@ test_a_scattered_read_leaves_no_plain_text_in_staging_memory(void)
 	scatter(io, 100);
 	memset(memory, 0, sizeof(memory));
 	io_start(io);
-	staging = first(&path_of[0])->sg->iov_base;
+	staging = made_path_first(&path_of[0])->sg->iov_base;
 	end_all();
 	CHECK_EQ(*(uint8_t *)io->sg[0].iov_base, 'x');
 	CHECK(memmem(staging, 4096, "xxxx", 4) == NULL);
@@ -358,8 +283,8 @@ test_zeroes_are_written_as_what_decrypts_to_zeroes(void)
 	io->nsg = 0;
 	io->deac = io->fua = true;
 	io_start(io);
-	CHECK_EQ(first(&path_of[0])->sqe.opcode, nvme_cmd_write);
-	CHECK_EQ(le32_get(first(&path_of[0])->sqe.cdw12),
+	CHECK_EQ(made_path_first(&path_of[0])->sqe.opcode, nvme_cmd_write);
+	CHECK_EQ(le32_get(made_path_first(&path_of[0])->sqe.cdw12),
 	         (PART / 512 - 1) | (uint32_t)NVME_IO_FUA << 16);
 	end_all();
 	CHECK(completed == 1 && errors == 0);
@@ -373,11 +298,11 @@ test_a_compare_compares_what_would_have_been_written(void)
 	world_begin(1, 9, KEY_256, false);
 	memset(memory, 'c', 512);
 	io_start(make_io(nvme_cmd_write, 512, 512));
-	memcpy(want, first(&path_of[0])->sg->iov_base, 512);
+	memcpy(want, made_path_first(&path_of[0])->sg->iov_base, 512);
 	end_all();
 	io_start(make_io(nvme_cmd_compare, 512, 512));
-	CHECK_EQ(first(&path_of[0])->sqe.opcode, nvme_cmd_compare);
-	CHECK_MEM(first(&path_of[0])->sg->iov_base, want, 512);
+	CHECK_EQ(made_path_first(&path_of[0])->sqe.opcode, nvme_cmd_compare);
+	CHECK_MEM(made_path_first(&path_of[0])->sg->iov_base, want, 512);
 	end_all();
 	CHECK(completed == 2 && errors == 0);
 	world_end();

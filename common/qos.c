@@ -129,8 +129,10 @@ qos_read_single(const struct conf_node *n, struct qos_config *ret, struct err *e
 	res = conf_as_object(n, err);
 	if (res)
 		return res;
-	conf_for_each(n, e) if (conf_type(e) == CONF_ARRAY) return conf_err(e, err, -EINVAL,
-	                                                                    "must be one number");
+	conf_for_each (n, e) {
+		if (conf_type(e) == CONF_ARRAY)
+			return conf_err(e, err, -EINVAL, "must be one number");
+	}
 	return qos_read(n, ret, err);
 }
 

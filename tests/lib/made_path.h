@@ -2,8 +2,8 @@
  * ends it, and is carried out then on an image of the member, if there is one. For tests of io.c
  * and of the stages; nothing here fails.
  */
-#ifndef TESTS_LIB_MADE_PATH_H
-#define TESTS_LIB_MADE_PATH_H
+#ifndef SLUICE_TESTS_MADE_PATH_H
+#define SLUICE_TESTS_MADE_PATH_H
 
 #include "initiator/io.h"
 #include "initiator/part.h"
